@@ -58,6 +58,10 @@ hypothesis_backend.set_up()
 # Each of the many local platforms would import vLLM once more when its last endpoint is gone.
 os.environ["TOOLKIT_LOCAL_SPARE_MINUTES"] = "0"
 
+# A shell's background jobs ignore Ctrl-C, and so would the commands that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Collecting the tests makes nearly a million objects that stay: at Python's usual rate, the search for garbage among
 # them takes a fifth of a test's time on AWS's stand-in.
 gc.set_threshold(50_000, 20, 20)

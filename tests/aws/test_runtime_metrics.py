@@ -148,7 +148,7 @@ def test_what_the_engine_publishes() -> None:
     tokens, steps, accepted, drafted = number(7200), number(1000), number(2250), number(5000)
     ttft, itl = (number(0.05), number(0.2)), (number(0.008), number(0.02))
     metrics = read(of_one_variant(), tokens, steps, accepted, drafted, *ttft, *itl)
-    assert metrics.engine == EngineMetrics(Percentiles(0.05, 0.2), Percentiles(0.008, 0.02), 2.0, 3.25, 0.45, 1000)
+    assert metrics.engine == EngineMetrics(Percentiles(0.05, 0.2), Percentiles(0.008, 0.02), 2.0, 3.25, 0.45)
     assert metrics.notes == ()
 
 

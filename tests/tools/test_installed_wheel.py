@@ -50,6 +50,18 @@ def test_the_core_checks_plans_and_prices(installed: Path, tmp_path: Path) -> No
         assert done.returncode == 0, done.stderr
 
 
+def test_the_oldest_packages_that_it_may_have_do(wheel: Path, tmp_path: Path) -> None:
+    """Where others ask for older ones, as in Studio, pip leaves those that are there."""
+    run([UV, "venv", "--python", sys.executable, tmp_path / "venv"], check=True)
+    oldest = ["--resolution", "lowest-direct", f"{wheel}[bench,kubernetes,openai,sign]"]
+    done = run([UV, "pip", "install", "--python", tmp_path / "venv" / "bin" / "python", *oldest])
+    assert done.returncode == 0, done.stderr
+    commands = ("check tiny/p-eagle", "plan gpt-oss-20b/p-eagle", "schema", "recipes", "status --platform kubernetes")
+    for command in commands:
+        done = toolkit(tmp_path / "venv", tmp_path, *command.split())
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("extra", "command"),
     [

@@ -155,8 +155,9 @@ TraceFile = Annotated[
     str | None,
     typer.Option(
         "--trace",
-        help="Ask what came in this trace, at its moments: Mooncake's JSONL, BurstGPT's CSV, rows of `at` (seconds), "
-        "`prompt_tokens`, `answer_tokens`, or captured traffic, also in s3://… With --slo: the share within it.",
+        help="Ask what came in this trace, at its moments: Mooncake's JSONL, BurstGPT's or Azure's CSV, rows of `at` "
+        "(seconds), `prompt_tokens`, `answer_tokens`, or captured traffic, also in s3://… With --slo: the share "
+        "within it.",
         metavar="FILE",
     ),
 ]

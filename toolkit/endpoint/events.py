@@ -38,6 +38,7 @@ class Choice(msgspec.Struct, frozen=True):
     """The news of one answer; `text` is that of a completion."""
 
     delta: Delta | None = None
+    logprobs: Any = None
     text: str | None = None
     finish_reason: str | None = None
     token_ids: list[int] | None = None
@@ -90,11 +91,14 @@ class EventReader:
     def __init__(self) -> None:
         self.done = False
         self._bytes = 0
+        self._beginning = b""
         self._rest = bytearray()
         self._data, self._lines = b"", 0  # of an event that no line has completed yet
 
     def read(self, part: bytes) -> Iterator[Event]:
         """The events in a chunk, which may end anywhere. Raises InvocationError."""
+        if self._bytes < _SHOWN_BYTES:
+            self._beginning += part[:_SHOWN_BYTES]
         self._bytes += len(part)
         if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
             raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
@@ -121,6 +125,14 @@ class EventReader:
             elif self._data and not line.strip():
                 yield _event(self._data)
 
+    def require_events(self) -> None:
+        """Raise InvocationError if what came is something else, such as a web page, or an answer in one piece."""
+        beginning = self._beginning.lstrip()
+        if len(beginning) >= len(b"data:") and b"data:" not in beginning and not beginning.startswith(b":"):
+            shown = beginning[:_SHOWN_BYTES].decode(errors="replace")
+            hint = "Look at what answers there: it may be a proxy's page, or a server that does not stream."
+            raise InvocationError(f"the answer is no stream of events; it begins with {shown!r}", hint=hint)
+
     def _take(self, data: bytes) -> Iterator[Event]:
         """An event is read with the line that completes it, not with the blank one after it, which some leave out."""
         if data == b"[DONE]":
@@ -141,9 +153,10 @@ def _event(data: bytes) -> Event:
         event = _DECODER.decode(data)
         if event.error is None:
             return event
-        stopped = f"the endpoint stopped with an error: {event.error}"
+        said = event.error.get("message") if isinstance(event.error, dict) else None
+        stopped = f"the endpoint stopped with an error: {said or event.error}"
     except (ValueError, RecursionError) as error:  # nested too deeply to be read, or to be shown
         message = f"the endpoint sent {data[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
-        hint = "Ask an endpoint that serves chats, and see its log: toolkit logs."
+        hint = "See that chats are served there, and what the server's log says; of an endpoint: toolkit logs."
         raise InvocationError(message, hint=hint) from error
-    raise InvocationError(stopped, hint="Its log says why: toolkit logs.")
+    raise InvocationError(stopped, hint="The server's log says why; of an endpoint: toolkit logs.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise, zip_longest
 from math import ceil
@@ -65,7 +65,8 @@ class Generation:
     `cached_tokens` of the prompt's were in the engine's prefix cache, None if it does not say. `arrivals` is when they
     arrived. Without the engine's token ids, how many came with a chunk is the growth of the usage if each chunk has it,
     otherwise estimated: a share of all tokens by the length of the chunk's text. With `counts_chunks` the engine told
-    neither, and each chunk counts as a token.
+    neither, and each chunk counts as a token. `tool_calls` and `logprobs` (one for each token of the answer's text, if
+    they were asked for) are as OpenAI's chat completions have them.
     """
 
     text: str
@@ -81,6 +82,8 @@ class Generation:
     prompt_token_ids: tuple[int, ...] = ()
     cached_tokens: int | None = None
     counts_chunks: bool = False
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    logprobs: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def ttft(self) -> float:
@@ -187,6 +190,26 @@ class _Piece(NamedTuple):
         return self.reasoning + self.answer
 
 
+@dataclass
+class _ToolCall:
+    """What has come of a tool call, whose arguments come in pieces."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def add(self, part: Mapping[str, Any]) -> None:
+        function = part.get("function")
+        said = function if isinstance(function, dict) else {}
+        self.id = self.id or _text(part.get("id"))
+        self.name += _text(said.get("name"))
+        self.arguments += _text(said.get("arguments"))
+
+    def to_dict(self) -> dict[str, Any]:
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
 class Answer:
     """The part of an answer received so far."""
 
@@ -195,6 +218,8 @@ class Answer:
         self._pieces: list[_Piece] = []
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._tool_calls: dict[int, _ToolCall] = {}
+        self._logprobs: list[Mapping[str, Any]] = []
         self._token_ids: list[int] = []
         self._prompt_token_ids: list[int] = []
         self._finish_reason = ""
@@ -212,6 +237,7 @@ class Answer:
     def require_complete(self) -> None:
         """Raises InvocationError if the end has not arrived: usage and acceptance come last."""
         if not (self._finish_reason and (self._events.done or self._usage.completion_tokens is not None)):
+            self._events.require_events()
             raise _broken()
 
     def so_far(self) -> Generation:
@@ -235,6 +261,8 @@ class Answer:
             arrivals=_arrivals(self._pieces, tokens),
             token_ids=tuple(self._token_ids),
             prompt_token_ids=tuple(self._prompt_token_ids),
+            tool_calls=tuple(call.to_dict() for call in self._tool_calls.values()),
+            logprobs=tuple(self._logprobs),
         )
 
     def _take_event(self, seconds: float, event: Event) -> None:
@@ -255,6 +283,11 @@ class Answer:
             self._text.append(text)
         if thought:
             self._reasoning.append(thought)
+        for part in _objects(delta.tool_calls):
+            index = part.get("index")
+            self._tool_calls.setdefault(index if isinstance(index, int) else 0, _ToolCall()).add(part)
+        if isinstance(choice.logprobs, dict):
+            self._logprobs += _objects(choice.logprobs.get("content"))
         tokens = self._new_tokens(choice, usage)
         if tokens or (tokens is None and (text or thought or calls)):
             self._pieces.append(_Piece(seconds, len(thought), len(text) + len(calls), tokens))
@@ -268,6 +301,15 @@ class Answer:
         if usage is None or usage.completion_tokens is None:
             return None
         return max(0, usage.completion_tokens - (self._usage.completion_tokens or 0))
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    """The objects of a list, as far as a server sends one."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _tokens(pieces: Sequence[_Piece], total: int | None) -> list[int]:

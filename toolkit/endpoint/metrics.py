@@ -40,8 +40,6 @@ class EngineMetrics:
     output_tokens_per_second: float | None = None
     acceptance_length: float | None = None
     acceptance_rate: float | None = None
-    steps: int | None = None
-    """Target steps that verified drafts: of how many the acceptance is."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _transport_errors(endpoint: str, read_seconds: float) -> Iterator[None]:
             f"{endpoint}: no answer within {read_seconds:.0f} s", hint="Request fewer tokens, or stream."
         ) from error
     except httpx.ConnectError as error:
-        raise InvocationError(f"{endpoint}: {error}", hint=refusal.NOTHING_ANSWERS, transient=True) from error
+        raise InvocationError(f"{endpoint}: {error}", hint=refusal.not_reached(error), transient=True) from error
     except httpx.TransportError as error:
         raise InvocationError(f"{endpoint}: {error}", hint=refusal.ASKED_AGAIN, transient=True) from error
 

@@ -122,7 +122,6 @@ def _engine(samples: Samples, names: MetricNames) -> EngineMetrics:
         itl=_percentiles(samples, names.inter_token_latency),
         acceptance_length=1 + accepted / steps if steps else None,
         acceptance_rate=accepted / drafted if drafted else None,
-        steps=round(steps) if steps else None,
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from toolkit import documents
 from toolkit.errors import InvocationError
 
-NOTHING_ANSWERS = "Nothing answers there: start it, or correct its address. Your endpoints: toolkit status"
+_NOTHING_ANSWERS = "Nothing answers there: start it, or correct its address. Your endpoints: toolkit status"
+_NOT_TRUSTED = "Its certificate is not trusted here: set SSL_CERT_FILE to its authority's, or correct the address."
 ASKED_AGAIN = "Asked four times. See: toolkit status"
 
 
@@ -26,9 +27,14 @@ class ErrorAnswer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def not_reached(error: Exception) -> str:
+    """The hint for a server with which there is no connection."""
+    return _NOT_TRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(error) else _NOTHING_ANSWERS
+
+
 def by_container(endpoint: str, status: int, text: str) -> InvocationError:
     """The exception for an error that the container sent. `status` is 0 if it sent none."""
-    hint = f"The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    hint = _log_of(endpoint)
     if 400 <= status < 500:
         hint = "Correct the request: the model's server does not accept it."
     answered = f"answered {status}: " if status else ""
@@ -42,14 +48,21 @@ def of_container(endpoint: str, answer: ErrorAnswer) -> InvocationError:
 
 def broken_off(endpoint: str, error: Exception) -> InvocationError:
     """The exception for an answer that ended too early."""
-    hint = f"Send the request again. The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    hint = f"Send the request again. {_log_of(endpoint)}"
     return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)
 
 
 def unusable(endpoint: str, error: documents.Unfit) -> InvocationError:
     """The exception for an answer that is no JSON object, or too large."""
-    hint = f"The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    hint = _log_of(endpoint)
     return InvocationError(f"{endpoint}: the answer cannot be used: {error}", hint=hint)
+
+
+def _log_of(endpoint: str) -> str:
+    """Where its log is. A server that is known by its URL alone has one elsewhere."""
+    if "://" in endpoint:
+        return "What answers there may be something else, such as a proxy; a server's own log tells more."
+    return f"The container's log: toolkit logs {endpoint.partition('/')[0]}"
 
 
 def parse_answer(endpoint: str, content: bytes) -> dict[str, Any]:

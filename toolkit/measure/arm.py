@@ -102,7 +102,7 @@ class Arm:
     tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says. `scoring`
     asks its engine how probable tokens are, None where it does not tell. `cache_salt` is the field of a request that
     keeps it from what is cached of other requests' prompts, empty if there is none. `energy` reads the joules that its
-    machine has used so far, None where nothing tells.
+    machine has used so far, None where nothing tells. `refused` are fields of requests that are not sent to it.
     """
 
     name: str
@@ -118,6 +118,7 @@ class Arm:
     scoring: Scoring | None = field(repr=False, default=None)
     cache_salt: str = ""
     energy: Callable[[], float | None] | None = field(repr=False, default=None)
+    refused: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

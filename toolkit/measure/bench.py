@@ -82,6 +82,7 @@ async def measure(
             *_lengths(design, summary.arms),
             *_parted(design, results),
             *_cut(results),
+            *_refused(design),
             *_chunks(results),
         ),
         points=len(names) * len(design.loads) * len(design.arms) if design.baseline else 0,
@@ -122,6 +123,7 @@ async def _saturation(
             *(item.note for item in design.workloads if item.note),
             *measured.notes,
             *_cut(measured.results),
+            *_refused(design),
             *_chunks(measured.results),
         ),
         machine=measured.machine,
@@ -228,6 +230,13 @@ def _chunks(results: Sequence[RequestResult]) -> Iterator[str]:
     """A note for each arm whose tokens are not known."""
     for arm in dict.fromkeys(item.arm for item in results if item.counts_chunks and item.outcome == "successful"):
         yield f"{arm} told neither usage nor token ids: its tokens/s and TPOT are those of chunks, not of tokens"
+
+
+def _refused(design: Design) -> Iterator[str]:
+    """A note for each arm whose server refuses what the others are asked with."""
+    for arm in design.all_arms:
+        if arm.refused:
+            yield f"{arm.name} was asked without {', '.join(sorted(arm.refused))}, which its server refuses"
 
 
 def _cut(results: Sequence[RequestResult]) -> list[str]:

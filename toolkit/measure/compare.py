@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any
 
 from toolkit.display import bullets, card, table
@@ -12,6 +13,7 @@ from toolkit.errors import UsageError
 from toolkit.measure.measurement import ArmReport, Interval, Percentiles, Speedup
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import interval, load, sign
+from toolkit.student import LEVEL
 from toolkit.text import inert
 
 
@@ -21,10 +23,13 @@ class SpeedupChange:
 
     Speedups are compared, and not throughputs: each was measured against a baseline of the same hour and machine. The
     reports are independent, so the variances of the logarithms add up; each follows from the width of its interval.
+    With several `looks`, the points that are compared, each is judged by a wider interval, as `pays.py` has it: of 12
+    points without a difference one would be slower in 24 % of simulated comparisons (80 prompts), and is in 3 %.
     """
 
     before: Speedup
     after: Speedup
+    looks: int = 1
 
     @property
     def change(self) -> Interval:
@@ -36,7 +41,11 @@ class SpeedupChange:
     @property
     def better(self) -> bool | None:
         """Whether it became faster (True) or slower (False); None if that is not shown."""
-        return True if self.change.low > 1 else False if self.change.high < 1 else None
+        change, quantile = self.change, NormalDist().inv_cdf
+        wider = quantile(1 - (1 - LEVEL) / self.looks) / quantile(LEVEL)
+        if abs(math.log(change.ratio)) <= wider * math.log(change.high / change.ratio):
+            return None
+        return change.ratio > 1
 
 
 @dataclass(frozen=True)
@@ -114,18 +123,24 @@ class Comparison:
 
 
 def compare(before: BenchReport, after: BenchReport) -> Comparison:
-    """The second report against the first, point by point. Raises UsageError for a search for the highest rate."""
+    """The second report against the first, point by point.
+
+    Raises UsageError for a search for the highest rate, and for reports without a point in common.
+    """
     if searched := [report.title for report in (before, after) if report.saturation]:
         hint = "Look at `saturation` of both, or measure both at the same loads."
         raise UsageError(f"{searched[0]}: a search for the highest rate has no points to compare", hint=hint)
-    speedups = [(_point(item), item) for item in after.speedups]
-    arms = [(_point(item), item) for item in after.arms]
     old_speedups, old_arms = {_point(s): s for s in before.speedups}, {_point(a): a for a in before.arms}
+    speedups = [(old_speedups[point], s) for s in after.speedups if (point := _point(s)) in old_speedups]
+    arms = [(old_arms[point], a) for a in after.arms if (point := _point(a)) in old_arms]
+    if not arms:
+        hint = "Measure both with the same workloads, loads and arms."
+        raise UsageError(f"{before.title} and {after.title} have no point in common to compare", hint=hint)
     return Comparison(
         before=before.title,
         after=after.title,
-        speedups=tuple(SpeedupChange(old_speedups[point], new) for point, new in speedups if point in old_speedups),
-        arms=tuple(ArmChange(old_arms[point], new) for point, new in arms if point in old_arms),
+        speedups=tuple(SpeedupChange(old, new, looks=len(speedups)) for old, new in speedups),
+        arms=tuple(ArmChange(old, new) for old, new in arms),
         verdicts=tuple(_verdicts(before, after)),
         setting=tuple(_settings(before, after)),
         missing=(*_missing(before, after, "first"), *_missing(after, before, "second")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -25,8 +26,14 @@ from toolkit.endpoint.wire import Chunk, Client, Response, Unreachable
 from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Connection
 
+KEY_VARIABLE = "OPENAI_API_KEY"
+"""The environment variable with the key of servers that want one."""
+
 _LONGEST_ERROR = 64 * 1024
 _MOST_STREAMS = 256
+_ROUTE = re.compile(r"/((chat/)?completions|models)$")
+_INVALID = re.compile(": answered (?:400|422): ")
+_NEEDED_FIELDS = {"messages", "stream", "max_tokens", "temperature"}
 
 Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -45,13 +52,17 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class HttpConnection:
-    """Chats over an OpenAI route. `name` is for messages; an empty `model` is the served one, whatever its name."""
+    """Chats over an OpenAI route. `name` is for messages; an empty `model` is the served one, whatever its name.
+
+    Fields of requests that are among `refused` are not sent.
+    """
 
     name: str
     access: OpenAIAccess
     client: Client = field(repr=False)
     model: str = ""
     invoker: Invoke | None = field(default=None, repr=False)
+    refused: frozenset[str] = frozenset()
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         """The answer to a chat completion. A request that fails is not sent again: that would hide the failure."""
@@ -103,7 +114,8 @@ class HttpConnection:
     async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> AsyncIterator[Response]:
         token = await asyncio.to_thread(self.access.token)  # getting a token may have to fetch credentials
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        content = b"" if body is None else json.dumps(body).encode()
+        sent = {key: value for key, value in (body or {}).items() if key not in self.refused}
+        content = json.dumps(sent).encode() if sent else b""
         try:
             async with self.client.send(method, path, headers, content) as response:
                 if not 200 <= response.status < 300:
@@ -112,7 +124,7 @@ class HttpConnection:
                     raise self.access.explain(self.name, answer)
                 yield response
         except OSError as error:  # a TimeoutError too
-            hint = refusal.NOTHING_ANSWERS if isinstance(error, Unreachable) else ""
+            hint = refusal.not_reached(error) if isinstance(error, Unreachable) else ""
             raise InvocationError(f"{self.name}: {error}", hint=hint) from error
 
 
@@ -155,9 +167,25 @@ async def connect_url(url: str, model: str = "", key_variable: str | None = None
     """
     key = _key(key_variable)
     require_address(url)
-    access = OpenAIAccess(url.rstrip("/"), lambda: key)
+    access = OpenAIAccess(url.rstrip("/"), lambda: key, explain=_by_server)
     async with _connection(access.base_url, access) as connection:
         yield replace(connection, model=model or await _only_model(connection))
+
+
+def _by_server(url: str, answer: refusal.ErrorAnswer) -> InvocationError:
+    """The error of a server that is known by its URL alone, of which the URL or the key may be what is wrong."""
+    error = refusal.of_container(url, answer)
+    hint = error.hint
+    if answer.status in (401, 403):
+        hint = f"Set {KEY_VARIABLE} to the API key that it wants, or correct it."
+    elif answer.status == 404 and (base := _ROUTE.sub("", url)) != url:
+        hint = f"Write {base}: what comes after it is added."
+    elif answer.status == 404:
+        route = "" if urlsplit(url).path else f"{url}/v1, where OpenAI's routes are, or "
+        hint = f"Write {route}the name of a model that it serves (--model)."
+    elif 300 <= answer.status < 400:
+        hint = f"Write the address that it sends you to: {answer.headers.get('location', 'it does not say which')}"
+    return InvocationError(error.message, hint=hint)
 
 
 def require_address(url: str) -> None:
@@ -213,6 +241,26 @@ async def _only_model(connection: HttpConnection) -> str:
         served = f"serves {len(names)} models: {', '.join(names)}" if names else "names no model on /models"
         raise UsageError(f"{connection.name} {served}", hint="Name the model with --model.")
     return names[0]
+
+
+async def refused_fields(connection: HttpConnection, body: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a chat that its server refuses by their names, as strict ones do with what OpenAI's API has not.
+
+    Empty where it does not answer without them either: then something else is wrong, which the next request tells.
+    """
+    refused: frozenset[str] = frozenset()
+    while True:
+        try:
+            async for _ in replace(connection, refused=refused).stream(body):
+                pass
+        except InvocationError as error:
+            said = _INVALID.split(error.message, 1)[1:]
+            others = body.keys() - refused - _NEEDED_FIELDS
+            if not (named := {name for name in others if re.search(rf"\b{name}\b", "".join(said))}):
+                return frozenset()
+            refused |= named
+        else:
+            return refused
 
 
 async def served_model(connection: HttpConnection) -> ServedModel:

@@ -24,9 +24,10 @@ from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.arm import GENERAL, Arm, Metered, Served, Workload
 from toolkit.measure.bench import measure
-from toolkit.measure.connection import connect_endpoint, connect_url, served_model
+from toolkit.measure.connection import KEY_VARIABLE, connect_endpoint, connect_url, refused_fields, served_model
 from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
+from toolkit.measure.load import Ask, Timing, body
 from toolkit.measure.made_prompts import count_pieces, lengthened
 from toolkit.measure.opinion import opinion, settings_of
 from toolkit.measure.read_workloads import read_workloads
@@ -36,9 +37,6 @@ from toolkit.measure.running import LONGEST_ANSWER
 from toolkit.measure.trace import Trace
 from toolkit.measure.wording import slo_in_words
 from toolkit.recipe.recipe import EngineRules
-
-KEY_VARIABLE = "OPENAI_API_KEY"
-"""The environment variable with the key of servers that want one."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _T = TypeVar("_T")
@@ -245,7 +243,7 @@ async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
             speculative, model = name != "baseline", await served_model(connection)
             # a baseline that reports no drafts has none
             seen = True if not speculative or await connection.counts_drafts() else None
-            yield Arm(
+            arm = Arm(
                 name,
                 connection,
                 speculative,
@@ -255,6 +253,10 @@ async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
                 scoring=_engine("").scoring,
                 cache_salt=_engine("").cache_salt,
             )
+            short = body(arm, Ask(GENERAL, 0), Timing(0.0, max_tokens=1, cold_cache=True))
+            refused = await refused_fields(connection, short)
+            salt = "" if arm.cache_salt in refused else arm.cache_salt
+            yield replace(arm, connection=replace(connection, refused=refused), refused=refused, cache_salt=salt)
         return
     async with connect_endpoint(subject.platform, subject.address) as connection:
         yield Arm(

@@ -14,7 +14,7 @@ from toolkit.text import inert
 class Watch:
     """Acceptance of an endpoint over the last `minutes`; `notes` say where it is over another time.
 
-    `holds` is None if acceptance is unknown or of too few steps, or nothing is expected.
+    `holds` is None if it is unknown, of too few requests, or nothing is expected.
     """
 
     endpoint: str
@@ -45,17 +45,16 @@ class Watch:
 def watch(metrics: Metrics, recipe: Recipe | None) -> Watch:
     """Compare an endpoint's metrics with its recipe's evidence; without a recipe nothing is expected."""
     length, floor = _acceptance_length(metrics, recipe), acceptance_floor(recipe) if recipe else None
+    few = 0 < metrics.invocations < _FEWEST_REQUESTS  # 0 is not known: then drafts were counted, and requests not
     detail = f"{length:.2f} tokens per target step" if length else "no draft tokens were counted"
     if length and floor:
         detail += f"; {floor:g} or more is expected, {MARGIN_PERCENT} % of the lowest in the recipe's evidence"
+        if few:
+            detail += f"; {metrics.invocations} requests tell little, {_FEWEST_REQUESTS} are needed"
     elif length:
         why = "its evidence has no acceptance length for this K" if recipe else "give its recipe instead of its name"
         detail += f"; what to expect is unknown: {why}"
-    holds = length >= floor if length and floor else None
-    steps = metrics.engine.steps
-    if holds is not None and steps is not None and steps < _FEWEST_STEPS:
-        detail += f"; {steps} steps are too few to judge it by: {_FEWEST_STEPS} or more"
-        holds = None
+    holds = length >= floor if length and floor and not few else None
     return Watch(metrics.endpoint, metrics.minutes, length, floor, holds, detail, metrics.notes)
 
 
@@ -67,8 +66,8 @@ def _acceptance_length(metrics: Metrics, recipe: Recipe | None) -> float | None:
     return 1 + k * engine.acceptance_rate
 
 
-_FEWEST_STEPS = 200
-"""Some ten answers. A container that has just started has drafted one short text, to see that it works, and no more."""
+# Acceptance differs from answer to answer, and a few short ones are no traffic. Chosen, not derived.
+_FEWEST_REQUESTS = 20
 
 MARGIN_PERCENT = 80
 """Acceptance is bad below this percentage of the lowest published length, because traffic differs from benchmarks."""

@@ -50,7 +50,7 @@ async def warm_up(design: Design, send: Send, timing: Timing) -> Timing:
                 asks = [Ask(replace(workload, prompts=short), index % len(short)) for index in range(number)]
                 answers += await send(arm, asks, Load(load), timing)
         if answers and all(answer.outcome == "failed" for answer in answers):
-            hint = "Why it refuses or fails, its log tells: toolkit logs NAME"
+            hint = "Why it refuses or fails, its log tells; an endpoint's: toolkit logs NAME"
             raise InvocationError(f"{arm.name} answers no request: {answers[0].error}", hint=hint)
         reasons |= any(answer.reasoning for answer in answers)
     if not reasons or design.max_tokens is not None:

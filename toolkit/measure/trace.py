@@ -9,7 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,12 +25,15 @@ from toolkit.words import suggest
 
 _EXAMPLE = 'Write on each line: {"at": 12.5, "prompt_tokens": 800, "answer_tokens": 200}, with `at` in seconds.'
 BLOCK = 512
-"""Tokens that one of Mooncake's `hash_ids` stands for: of its prompt's last block there may be fewer."""
+"""Tokens that one of a request's `blocks` stands for, as in Mooncake's `hash_ids`: of the last there may be fewer."""
 
 
 @dataclass(frozen=True)
 class _Format:
-    """The names of columns, and how many seconds a unit of `at` has."""
+    """The names of columns, and how many seconds a unit of `at` has; with 0 it is a date.
+
+    Each of the `blocks` has `block_tokens`. A column `mark` tells it from another format with the same columns.
+    """
 
     name: str
     at: str
@@ -37,25 +41,37 @@ class _Format:
     answer_tokens: str
     unit: float = 1.0
     blocks: str = ""
+    block_tokens: int = BLOCK
+    mark: str = ""
 
     @property
     def keys(self) -> tuple[str, str, str]:
         return self.at, self.prompt_tokens, self.answer_tokens
 
+    def is_of(self, row: Mapping[str, Any]) -> bool:
+        return row.keys() >= {*self.keys, *filter(None, [self.mark])}
+
 
 _OURS = _Format("", "at", "prompt_tokens", "answer_tokens")
 _FORMATS = (
     _OURS,
+    # https://github.com/alibaba-edu/qwen-bailian-usagetraces-anon: Mooncake's columns in other units
+    _Format("Qwen-Bailian", "timestamp", "input_length", "output_length", 1.0, "hash_ids", 16, "parent_chat_id"),
     # https://github.com/kvcache-ai/Mooncake/tree/main/FAST25-release/traces
     _Format("Mooncake", "timestamp", "input_length", "output_length", 0.001, "hash_ids"),
     # https://github.com/HPMLL/BurstGPT#schema
     _Format("BurstGPT", "Timestamp", "Request tokens", "Response tokens"),
+    # https://github.com/Azure/AzurePublicDataset: AzureLLMInferenceDataset2023.md and 2024
+    _Format("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", 0.0),
 )
+_FAILED = "requests that failed when they were recorded (no response tokens)"
 _NO_TOKENS = {
-    "Response tokens": "requests that failed when they were recorded (no response tokens)",
+    "Response tokens": _FAILED,
+    "GeneratedTokens": _FAILED,
     "Request tokens": "requests without request tokens",
+    "ContextTokens": "requests without request tokens",
 }
-_COLUMNS = tuple(name for one in _FORMATS for name in (*one.keys, one.blocks) if name)
+_COLUMNS = tuple(name for one in _FORMATS for name in (*one.keys, one.blocks, one.mark) if name)
 # What other traces call the same.
 _OTHERS = {
     **dict.fromkeys(("timestamp", "arrival", "arrived_at"), "at"),
@@ -111,7 +127,7 @@ class Trace:
 def read_trace(source: str | Path, objects: Objects | None = None) -> Trace:
     """The requests of a file, or of `s3://…`, a prefix of captured traffic that `objects` reads. Raises UsageError.
 
-    A row has the keys of our own, of Mooncake's or BurstGPT's traces, or is a record of SageMaker's data capture.
+    A row has the keys of our own, of a public trace's (`_FORMATS`), or is a record of SageMaker's data capture.
     """
     path, left_out = Path(source), Counter[str]()
     if str(source).startswith("s3://"):
@@ -187,17 +203,17 @@ def _readable(found: Iterable[Row]) -> Iterator[Row]:
 
 
 def _of_row(where: str, row: Mapping[str, Any], left_out: Counter[str]) -> Traced | None:
-    form = next((one for one in _FORMATS if row.keys() >= set(one.keys)), _OURS)
+    form = next((one for one in _FORMATS if one.is_of(row)), _OURS)
     if form is _OURS and (unknown := [str(key) for key in row if key not in form.keys]):
         _refuse(where, unknown[0])
     if missing := [key for key in form.keys if row.get(key) in (None, "")]:
         raise UsageError(f"{where}: `{missing[0]}` is missing; there are {columns_of(row)}", hint=_EXAMPLE)
-    at = _number(where, form.at, row[form.at], form.unit)
-    if form.name == "BurstGPT" and (why := next((_NO_TOKENS[key] for key in _NO_TOKENS if _is_zero(row[key])), "")):
+    at = _number(where, form.at, row[form.at], form.unit) if form.unit else _moment(where, form.at, row[form.at])
+    if why := next((why for key, why in _NO_TOKENS.items() if key in form.keys and _is_zero(row[key])), ""):
         left_out[why] += 1
         return None
     tokens = [round(_number(where, key, row[key])) for key in (form.prompt_tokens, form.answer_tokens)]
-    blocks = _blocks(where, row[form.blocks], tokens[0]) if row.get(form.blocks) is not None else ()
+    blocks = _blocks(where, row[form.blocks], tokens[0], form) if row.get(form.blocks) is not None else ()
     return Traced(at, tokens[0], tokens[1], where, blocks)
 
 
@@ -209,16 +225,32 @@ def _is_zero(value: object) -> bool:
         return False
 
 
-def _blocks(where: str, ids: object, tokens: int) -> tuple[int | str, ...]:
+def _moment(where: str, key: str, value: object) -> float:
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError as error:
+        hint = "Write it as Azure's traces have it: 2023-11-16 18:15:46.6805900."
+        raise UsageError(f"{where}: `{key}` must be a date and a time", hint=hint) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _blocks(where: str, ids: object, tokens: int, form: _Format) -> tuple[int | str, ...]:
     if not isinstance(ids, list) or any(isinstance(one, bool) or not isinstance(one, int | str) for one in ids):
         raise UsageError(
-            f"{where}: `hash_ids` must be a list of numbers", hint="Write it as Mooncake's traces have it."
+            f"{where}: `hash_ids` must be a list of numbers", hint=f"Write it as {form.name}'s traces have it."
         )
-    if len(ids) not in (tokens // BLOCK, math.ceil(tokens / BLOCK)):
-        blocks = f"{tokens:,} tokens are {math.ceil(tokens / BLOCK)} blocks of {BLOCK}"
-        hint = f"Write one id for each {BLOCK} tokens, or leave `hash_ids` out: no prompts then begin alike."
+    each = form.block_tokens
+    if len(ids) not in (tokens // each, math.ceil(tokens / each)):
+        blocks = f"{tokens:,} tokens are {math.ceil(tokens / each)} blocks of {each}"
+        hint = f"Write one id for each {each} tokens, or leave `hash_ids` out: no prompts then begin alike."
         raise UsageError(f"{where}: `hash_ids` has {len(ids)} entries, and {blocks}", hint=hint)
-    return tuple(ids)
+    together = BLOCK // each
+    return tuple(ids) if together == 1 else tuple(_joined(ids[i : i + together]) for i in range(0, len(ids), together))
+
+
+def _joined(ids: Sequence[int | str]) -> str:
+    """One name for the blocks together."""
+    return blake2b(repr(ids).encode(), digest_size=8).hexdigest()
 
 
 def _captured(where: str, row: Mapping[str, Any], left_out: Counter[str]) -> Traced | None:

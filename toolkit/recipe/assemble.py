@@ -27,11 +27,11 @@ def assemble(platforms: Mapping[str, Sections], engines: Mapping[str, Sections],
     return create_model("RecipeFile", __base__=RecipeFile, __module__=__name__, **fields)
 
 
-def _field(key: str, kind: type[Section]) -> tuple[Any, FieldInfo]:
+def _field(key: str, kind: type[Section]) -> tuple[Any, FieldInfo | Section]:
     """The key as it is, for this class of its section: one that may be left out keeps its defaults."""
     field = copy(RecipeFile.model_fields[key])
     if isinstance(field.default, Section):
-        field.default = kind.model_construct()
+        return kind, kind.model_construct()
     others = [part for part in get_args(field.annotation) if part is not section_of(RecipeFile, key)]
     return Union[kind, *others], field
 
@@ -88,4 +88,7 @@ def _keys(part: object) -> Iterator[str]:
 
 def json_schema(schema: type[RecipeFile]) -> dict[str, Any]:
     """The JSON schema of a recipe file, for editors; committed as recipe.schema.json."""
+    for field in schema.model_fields.values():
+        if isinstance(field.default, Section):
+            type(field.default).model_rebuild()  # pydantic before 2.14 shows no default of a class that is not built
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema.model_json_schema()}

@@ -23,15 +23,19 @@ makes; that of a tool the `tool_call_id` and `name` of what it answers.
 """
 
 # The first of these columns that a row has is its prompt. A request that was captured has it in `body`.
-_PROMPT_COLUMNS = ("messages", "conversations", "turns", "prompt", "question")
+_PROMPT_COLUMNS = ("messages", "conversations", "conversation", "turns", "prompt", "question")
 _LENGTH_COLUMNS = ("max_tokens", "max_completion_tokens", "output_tokens")
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
-# The roles of chat templates, and those of ShareGPT's data.
+# The roles of chat templates, and those of ShareGPT's data, of which vLLM's own reader knows the same.
 _ROLES = {
     **{role: role for role in ("system", "developer", "user", "assistant", "tool")},
     "human": "user",
-    "gpt": "assistant",
+    **dict.fromkeys(("gpt", "chatgpt", "bing", "bard"), "assistant"),
 }
+
+
+class _EmptyError(UsageError):
+    """A row asks nothing."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,12 @@ def parse_prompts(content: bytes, name: str) -> tuple[Prompt, ...]:
     """The prompts in a file's content. The ending of its name says what it is; JSONL if it says nothing."""
     prompts, characters = [], 0
     for location, row in rows(io.BytesIO(content), name, (*_PROMPT_COLUMNS, *_LENGTH_COLUMNS)):
-        prompts.append(prompt_of(row, location))
+        try:
+            prompts.append(prompt_of(row, location))
+        except _EmptyError:
+            if "conversations" in row:  # ShareGPT's file has some without a message, or of answers alone
+                continue
+            raise
         characters += len(prompts[-1].text)
         if characters > LIMITS.size:  # a packed file may be a few kilobytes
             raise refusal(location, f"the file holds more than {LIMITS.size // 1024**2} MiB of text")
@@ -87,7 +96,8 @@ def prompt_of(row: Any, location: str) -> Prompt:
     while messages and messages[-1]["role"] == "assistant":
         messages.pop()
     if not messages or not messages[-1]["content"].strip():
-        raise refusal(location, f"`{column}` is empty")
+        error = refusal(location, f"`{column}` is empty")
+        raise _EmptyError(error.message, hint=error.hint)
     return Prompt(tuple(messages), _max_tokens(row, location), tuple(later))
 
 
@@ -120,7 +130,7 @@ def _messages(value: Any, location: str) -> Iterator[Message]:
         yield {"role": "user", "content": value}
     elif _is_turns(value):
         yield from ({"role": "user", "content": _content(turn, location)} for turn in value)
-    elif isinstance(value, list) and value:
+    elif isinstance(value, list):
         yield from (_message(item, location) for item in value)
     else:
         raise refusal(location, f"should be text, turns or messages, not {kind(value)}")

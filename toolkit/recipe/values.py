@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import ValidationError
-from pydantic_core import to_jsonable_python
 
 from toolkit.catalog import methods
 from toolkit.catalog.methods import EngineMethod
@@ -188,13 +187,21 @@ class RecipeValues:
     def _dump(self, *, what_runs: bool) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, schema in RecipeFile.model_fields.items():
-            value = getattr(self, key)
-            if isinstance(value, Section):
-                value = value.dump(what_runs=what_runs)
             if not (what_runs and ChangesNothing in schema.metadata):
-                found[key] = to_jsonable_python(value)
+                found[key] = _dumped(getattr(self, key), what_runs=what_runs)
         absent = {"speculation": {"method": methods.BASELINE}, "container": "aws-dlc"}
         return {key: absent.get(key) if value is None else value for key, value in found.items()}
+
+
+def _dumped(value: Any, *, what_runs: bool) -> Any:
+    """As JSON data. Section by section: pydantic before 2.14 dumps none whose validator is still to build in a list."""
+    if isinstance(value, Section):
+        return value.dump(what_runs=what_runs)
+    if isinstance(value, Mapping):
+        return {key: _dumped(each, what_runs=what_runs) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_dumped(each, what_runs=what_runs) for each in value]
+    return value
 
 
 def _edited(before: Any, file: Path, key: str, value: Any) -> Any:

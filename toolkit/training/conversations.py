@@ -23,7 +23,8 @@ from toolkit.recipe.prompts import Message, messages_of, request_of
 from toolkit.recipe.rows import Row, decode, refusal
 
 COLUMNS = (
-    "messages", "conversations", "turns", "prompt", "question", "tools", "response", "completion", "answer", "output",
+    "messages", "conversations", "conversation", "turns", "prompt", "question", "tools",
+    "response", "completion", "answer", "output",
 )  # fmt: skip
 """What is read of a row: its prompt, the tools that it offers, and its answer where that has a column of its own."""
 

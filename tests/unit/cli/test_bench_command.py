@@ -169,7 +169,8 @@ def test_prompts_are_kept_out_of_caches_unless_they_shall_be_warm(
     salts: list[str | None] = []
 
     def noting(request: Served) -> Answer:
-        if request.path.endswith("/chat/completions"):
+        # but for the one token that shows whether the server takes such fields
+        if request.path.endswith("/chat/completions") and request.body["max_tokens"] > 1:
             salts.append(request.body.get("cache_salt"))
         return speculative()(request)
 
@@ -178,6 +179,52 @@ def test_prompts_are_kept_out_of_caches_unless_they_shall_be_warm(
     assert len(salts) > 1
     assert len(set(salts)) == (len(salts) if cold else 1)
     assert (None in salts) is not cold
+
+
+def strict(answers: Answers, asked: list[set[str]], *, all_at_once: bool) -> Answers:
+    """The server, if it knew no more of a request than OpenAI's API has, as OpenAI's own and TensorRT-LLM's do."""
+    known = {"messages", "model", "stream", "stream_options", "max_tokens", "temperature", "user"}
+    known |= {"presence_penalty", "frequency_penalty"}
+
+    def refusing(request: Served) -> Answer:
+        if request.path.endswith("/chat/completions"):
+            others = sorted(request.body.keys() - known)
+            if others:
+                named = ", ".join(others if all_at_once else others[:1])
+                return document({"error": {"message": f"Unrecognized request argument supplied: {named}"}}, 400)
+            asked.append(set(request.body))
+        return answers(request)
+
+    return refusing
+
+
+@pytest.mark.parametrize("all_at_once", [True, False])
+def test_a_server_that_refuses_what_openais_api_has_not_is_asked_without(
+    capsys: pytest.CaptureFixture[str], prompts: Path, all_at_once: bool
+) -> None:
+    asked: list[set[str]] = []
+    with served(strict(speculative(), asked, all_at_once=all_at_once)) as arguments:
+        _, found, holds = proved(capsys, prompts, arguments)
+
+    assert (holds["on"], holds["baseline"]) == (True, True)
+    assert all("user" in fields and "stream_options" in fields for fields in asked)
+    without = "cache_salt, repetition_penalty, return_token_ids"
+    assert f"speculative was asked without {without}, which its server refuses" in found["notes"]
+    assert any("may have been in the caches of speculative" in note for note in found["notes"])
+
+
+def test_a_server_that_names_fields_and_refuses_the_rest_too_is_told_in_its_words(
+    capsys: pytest.CaptureFixture[str], prompts: Path
+) -> None:
+    def refusing(request: Served) -> Answer:
+        if request.path.endswith("/chat/completions"):
+            return document({"error": f"no such model, in {sorted(request.body)}"}, 400)
+        return speculative()(request)
+
+    with served(refusing) as arguments:
+        code = run(["prove", *arguments, "--prompts", str(prompts), "--json"])
+    assert code == 3
+    assert "'cache_salt'" in json.loads(capsys.readouterr().out)["message"]
 
 
 def altered(usage: dict[str, Any] | None = None, histogram: Sequence[int] = (0, 6)) -> Answers:

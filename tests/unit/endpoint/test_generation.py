@@ -135,8 +135,61 @@ def test_one_who_iterates_learns_of_the_break_too() -> None:
 
 def test_an_error_amid_the_stream_is_told_in_the_engines_words() -> None:
     stream = Stream([event_stream([*EVENTS[:2], {"error": {"message": "out of memory", "code": 500}}])])
-    with pytest.raises(InvocationError, match=r"the endpoint stopped with an error: .*out of memory"):
+    with pytest.raises(InvocationError, match=r"^the endpoint stopped with an error: out of memory\n  The server's log says why"):
         _ = stream.result
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"<!DOCTYPE html>\n<title>Log in</title>\n", b'{"choices": [{"message": {"content": "Hi"}}]}', b"Bad Gateway\n"],
+)
+def test_what_is_no_stream_is_shown_and_not_taken_for_one_that_broke_off(answer: bytes) -> None:
+    for parts in ([answer], [answer[:3], answer[3:]]):
+        with pytest.raises(InvocationError, match="the answer is no stream of events; it begins with") as caught:
+            result(*parts)
+        assert repr(answer.decode())[1:-1] in caught.value.message
+
+
+@pytest.mark.parametrize("comment", [b": ping\n\n", b"event: message\ndata: {"])
+def test_a_stream_that_breaks_off_before_its_first_event_is_one(comment: bytes) -> None:
+    with pytest.raises(InvocationError, match="ended too early"):
+        result(comment)
+
+
+def choice(**fields: object) -> dict[str, object]:
+    return {"choices": [{"index": 0, **fields}]}
+
+
+def called(index: int, **function: str) -> dict[str, object]:
+    named = {"id": f"call-{index}", "type": "function"} if "name" in function else {}
+    return choice(delta={"tool_calls": [{"index": index, "function": function, **named}]})
+
+
+def test_calls_of_tools_are_put_together_as_a_request_has_them() -> None:
+    pieces = [called(0, name="f", arguments=""), called(0, arguments='{"a"'), called(1, name="g", arguments="{}")]
+    events = [*pieces, called(0, arguments=": 1}"), choice(delta={}, finish_reason="tool_calls")]
+    calls = [
+        {"id": "call-0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}},
+        {"id": "call-1", "type": "function", "function": {"name": "g", "arguments": "{}"}},
+    ]
+    answer = result(event_stream(events))
+    assert list(answer.tool_calls) == calls
+    assert list(answer.to_dict()["tool_calls"]) == calls
+
+
+@pytest.mark.parametrize("index", [[0], {}, "0", None])
+def test_a_call_whose_number_is_none_is_the_first(index: object) -> None:
+    part = {"index": index, "function": {"name": "f", "arguments": {"a": 1}}}
+    answer = result(event_stream([choice(delta={"tool_calls": [part]}, finish_reason="tool_calls")]))
+    assert [call["function"] for call in answer.tool_calls] == [{"name": "f", "arguments": ""}]
+
+
+def test_log_probabilities_that_were_asked_for_are_in_the_answer() -> None:
+    tokens = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in "ab"]
+    events = [choice(delta={"content": one["token"]}, logprobs={"content": [one]}) for one in tokens]
+    assert (
+        list(result(event_stream([*events, choice(delta={}, finish_reason="stop", logprobs=None)])).logprobs) == tokens
+    )
 
 
 @pytest.mark.parametrize(

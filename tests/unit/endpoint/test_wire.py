@@ -20,8 +20,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from fakes import answer_events, event_stream
 from streaming_server import Answer, Part, StreamingServer, streaming
 
+from toolkit.endpoint import openai_route
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.wire import Client, Response
+from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.connection import HttpConnection, proxy_of
 from toolkit.measure.load import Ask, Timing, closed_loop
@@ -136,7 +138,7 @@ def test_an_answer_may_tell_its_length(runner: asyncio.Runner) -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "is not HTTP"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20_000, "bytes of headers"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n", "answered 302"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n<html/>", "ended too early"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n<html/>", "is no stream of events"),
     ],
 )
 def test_what_is_no_answer(runner: asyncio.Runner, content: bytes, error: str) -> None:
@@ -216,6 +218,18 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(runner: asyncio.Runner
     assert result.outcome == "failed"
     assert "certificate verify failed" in (result.error or "")
     assert tls_server.served == [], "the token was not sent"
+
+
+def test_both_routes_hint_at_a_certificate_that_is_not_trusted(
+    runner: asyncio.Runner, tls_server: StreamingServer
+) -> None:
+    access = OpenAIAccess(tls_server.url, lambda: "")
+    connection = HttpConnection("a", access, Client(tls_server.url, ssl.create_default_context()))
+    with pytest.raises(InvocationError, match="CERTIFICATE_VERIFY_FAILED") as measured:
+        runner.run(connection.models())
+    with pytest.raises(InvocationError, match="CERTIFICATE_VERIFY_FAILED") as asked:
+        next(openai_route.stream(access, "a", {}, sleep=lambda _: None))
+    assert all("SSL_CERT_FILE" in caught.value.hint for caught in (measured, asked))
 
 
 class Proxy:

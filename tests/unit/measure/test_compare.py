@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from math import exp
 
 import pytest
 from reports import example, verdict
 
 from toolkit.cli.report_text import comparison_text
+from toolkit.errors import UsageError
 from toolkit.measure.compare import SpeedupChange, compare
 from toolkit.measure.measurement import Speedup
 from toolkit.measure.report import BenchReport
@@ -55,6 +57,19 @@ def test_the_interval_of_a_change_covers_the_truth() -> None:
     assert 0.035 < shown / 2000 < 0.065
 
 
+def test_many_points_make_no_more_false_alarms_than_one() -> None:
+    rng, reach = random.Random(7), 0.05
+
+    def measured() -> BenchReport:
+        logs = [rng.gauss(0.5, reach / 1.96) for _ in range(12)]
+        rows = [Speedup("w", n + 1, "a", exp(x), exp(x - reach), exp(x + reach)) for n, x in enumerate(logs)]
+        report: BenchReport = replace(example(), speedups=tuple(rows), verdicts=())
+        return report
+
+    alarms = sum(not compare(measured(), measured()) for _ in range(1000))
+    assert 0.01 < alarms / 1000 < 0.04
+
+
 def test_a_verdict_that_fails_now_is_worse() -> None:
     before = replace(example(), verdicts=(verdict("lossless", True), verdict("pays", None, workload="structured")))
     after = replace(example(), verdicts=(verdict("lossless", False), verdict("pays", True, workload="structured")))
@@ -74,6 +89,16 @@ def test_other_settings_and_points_of_one_report_are_told() -> None:
         "vllm: 0.33.0 before, 0.32.0 now",
         "only the second report has baseline on structured at load 1",
     ]
+
+
+def test_reports_without_a_common_point_are_not_said_to_be_as_good() -> None:
+    others = replace(
+        example(),
+        speedups=tuple(replace(item, concurrency=99) for item in example().speedups),
+        arms=tuple(replace(item, concurrency=99) for item in example().arms),
+    )
+    with pytest.raises(UsageError, match="have no point in common"):
+        compare(example(), others)
 
 
 def test_it_is_shown_in_tables_that_fit() -> None:

@@ -18,7 +18,7 @@ from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Arm, Workload
-from toolkit.measure.connection import HttpConnection, connect_endpoint, connect_url
+from toolkit.measure.connection import HttpConnection, connect_endpoint, connect_url, refused_fields
 from toolkit.measure.load import Ask, Timing, closed_loop
 from toolkit.measure.result import RequestResult
 from toolkit.recipe.prompts import Prompt
@@ -123,6 +123,45 @@ def test_an_error_answer_is_a_failure_in_the_engines_words_and_is_not_asked_for_
     assert result.outcome == "failed"
     assert result.error == f"{server.url}: answered 404: no such model"
     assert len(server.served) == 1, "to ask again would hide a failure of the endpoint"
+
+
+@pytest.mark.parametrize(
+    ("status", "path", "hint"),
+    [
+        (401, "/v1", "Set OPENAI_API_KEY to the API key"),
+        (404, "", "/v1, where OpenAI's routes are"),
+        (404, "/v1/chat/completions", "/v1: what comes after it is added."),
+        (404, "/v1/models", "/v1: what comes after it is added."),
+        (404, "/v1", "Write the name of a model that it serves (--model)."),
+        (307, "/v1", "Write the address that it sends you to: "),
+        (400, "/v1", "Correct the request"),
+        (500, "/v1", "a server's own log tells more"),
+    ],
+)
+def test_an_error_of_a_server_hints_at_its_url_and_key_and_at_no_endpoint(status: int, path: str, hint: str) -> None:
+    with streaming(document({"error": "no"}, status)) as server, pytest.raises(InvocationError) as caught:
+        with_url(f"{server.url.removesuffix('/v1')}{path}", lambda connection: connection.models())
+    assert hint in caught.value.hint
+    assert "toolkit logs" not in caught.value.hint
+
+
+def test_a_page_that_is_no_answer_hints_at_no_endpoint() -> None:
+    page = Answer((Part(0.0, b"<html>Log in</html>"),))
+    with streaming(page) as server, pytest.raises(InvocationError, match="it is not JSON") as caught:
+        with_url(server.url, lambda connection: connection.models())
+    assert "such as a proxy" in caught.value.hint
+    assert "toolkit logs" not in caught.value.hint
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_that_names_a_field_does_not_refuse_it(status: int) -> None:
+    answers = iter([document({"error": "too many requests of this user"}, status), AT_ONCE])
+
+    async def use(connection: HttpConnection) -> frozenset[str]:
+        return await refused_fields(connection, {"messages": [], "stream": True, "user": "me"})
+
+    with streaming(lambda _: next(answers)) as server:
+        assert with_url(server.url, use) == frozenset()
 
 
 def test_no_server() -> None:

@@ -35,7 +35,8 @@ def head(accepted: Sequence[Sequence[int]], step: Callable[[], float] = lambda: 
             return document({"data": [{"id": "chat"}]})
         if not request.path.endswith("/chat/completions"):
             return document({"detail": "Not Found"}, 404)
-        prompt = int(request.body["messages"][0]["content"].rpartition(" ")[2])
+        number = request.body["messages"][0]["content"].rpartition(" ")[2]
+        prompt = int(number) if number.isdigit() else 0  # what shows which fields a server refuses has none
         return Answer((*steps(accepted[prompt % len(accepted)], step), DONE))
 
     return answer
@@ -120,7 +121,7 @@ def test_a_head_that_fails_in_the_middle_is_not_promoted(measure: Measure) -> No
 
     def fails(request: Served) -> Answer:
         asked.append(request)
-        return document({"detail": "CUDA error"}, 500) if len(asked) == 9 else better(request)
+        return document({"detail": "CUDA error"}, 500) if len(asked) == 10 else better(request)
 
     found = measure(fails, head(BEFORE))
     assert not found.promote

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,48 @@ def test_mooncakes_milliseconds_and_blocks_are_read(tmp_path: Path) -> None:
     first, second, third = mooncake(tmp_path).requests
     assert (first.at, second.at, third.at) == (0.0, 3.0, pytest.approx(5.999))
     assert (second.prompt_tokens, second.answer_tokens, second.blocks) == (1060, 9, (0, 1, 3))
+
+
+def test_qwens_traces_have_mooncakes_columns_with_seconds_and_blocks_of_16_tokens(tmp_path: Path) -> None:
+    row = {"parent_chat_id": -1, "chat_id": 1, "type": "text", "turn": 1, "output_length": 7}
+    one = {**row, "timestamp": 61.114, "input_length": 521, "hash_ids": [*range(33)]}
+    two = {**row, "timestamp": 63.5, "input_length": 1040, "hash_ids": [*range(40), *range(90, 115)]}
+    first, second = mooncake(tmp_path, one, two).requests
+    assert (first.at, second.at) == (0.0, pytest.approx(2.386))
+    assert (len(first.blocks), len(second.blocks)) == (2, 3)
+    assert [a == b for a, b in zip(first.blocks, second.blocks, strict=False)] == [True, False]
+    with pytest.raises(UsageError, match="has 2 entries, and 521 tokens are 33 blocks of 16"):
+        mooncake(tmp_path, {**one, "hash_ids": [1, 2]})
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize("ending", ["", "+00:00"])
+def test_dates_of_azures_traces_are_read_whatever_this_machines_clock(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / "AzureLLMInferenceTrace_conv.csv"
+    # over the night in which that clock is put forward
+    moments = ("2024-03-31 00:30:00.5000000", "2024-03-31 03:30:00.2500000", "2024-03-31 03:31:00")
+    rows = [f"{moment}{ending},{tokens}" for moment, tokens in zip(moments, ("374,44", "396,109", "4,0"), strict=True)]
+    path.write_text("\r\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]))
+    trace = read_trace(path)
+    assert [(one.at, one.prompt_tokens, one.answer_tokens) for one in trace.requests] == [
+        (0, 374, 44),
+        (3 * 3600 - 0.25, 396, 109),
+    ]
+    assert trace.notes == (
+        "Left out of the trace: 1 requests that failed when they were recorded (no response tokens)",
+    )
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,2\n")
+    with pytest.raises(UsageError, match=r"conv\.csv:2: `TIMESTAMP` must be a date and a time"):
+        read_trace(path)
 
 
 def test_requests_that_failed_when_burstgpt_was_recorded_are_left_out_and_counted(tmp_path: Path) -> None:

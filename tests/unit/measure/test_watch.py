@@ -35,6 +35,13 @@ def test_the_length_follows_from_the_share_of_accepted_drafts(recipe: Recipe) ->
     assert found.acceptance_length == pytest.approx(1 + 7 * 0.5)
 
 
+@pytest.mark.parametrize(("requests", "holds"), [(1, None), (19, None), (20, False), (0, False)])
+def test_a_few_requests_ring_no_alarm(recipe: Recipe, requests: int, holds: bool | None) -> None:
+    found = watch(replace(metrics(acceptance_length=1.2), invocations=requests), recipe)
+    assert found.holds is holds
+    assert ("requests tell little, 20 are needed" in found.detail) is (holds is None)
+
+
 def test_without_evidence_or_recipe_nothing_is_expected(recipe: Recipe) -> None:
     for unknown, why in ((None, "give its recipe"), (replace(recipe, evidence=()), "no acceptance length for this K")):
         found = watch(metrics(acceptance_length=1.1), unknown)
@@ -53,14 +60,6 @@ def test_without_traffic_nothing_is_shown(recipe: Recipe) -> None:
         "detail": "no draft tokens were counted",
         "notes": (),
     }
-
-
-@pytest.mark.parametrize(("steps", "holds"), [(None, False), (28, None), (199, None), (200, False)])
-def test_of_a_few_steps_nothing_is_shown(recipe: Recipe, steps: int | None, holds: bool | None) -> None:
-    found = watch(replace(metrics(), engine=EngineMetrics(acceptance_length=2.53, steps=steps)), recipe)
-
-    assert (found.holds, found.ok) == (holds, holds is None)
-    assert ("too few" in found.detail) == (holds is None)
 
 
 def test_it_says_of_which_time_the_figures_are(recipe: Recipe) -> None:

@@ -15,6 +15,7 @@ from toolkit.errors import UsageError
 from toolkit.recipe.prompts import parse_prompts, read_prompts
 
 USER = {"role": "user", "content": "Hi"}
+SHAREGPT = (("human", "gpt"), ("user", "chatgpt"), ("human", "bing"), ("human", "bard"))
 
 
 def texts(content: str | bytes, name: str) -> list[str]:
@@ -39,9 +40,21 @@ def parquet(**columns: list[Any]) -> bytes:
         {"messages": [USER, {"role": "assistant", "content": "Hello."}]},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}]},
         {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]},
+        {"conversation_id": "1", "conversation": [{**USER, "language": "English"}], "turn": 1},
         {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": [USER]}},
     ],
-    ids=["vLLM custom", "MT-Bench prompts", "SPEED-Bench", "GSM8K", "chat", "training", "parts", "ShareGPT", "batch"],
+    ids=[
+        "vLLM custom",
+        "MT-Bench prompts",
+        "SPEED-Bench",
+        "GSM8K",
+        "chat",
+        "training",
+        "parts",
+        "ShareGPT",
+        "LMSYS",
+        "batch",
+    ],
 )
 def test_shapes_of_public_prompt_sets(row: dict[str, Any]) -> None:
     (prompt,) = parse_prompts(json.dumps(row).encode(), "a.jsonl")
@@ -75,6 +88,17 @@ def test_json_and_parquet() -> None:
     assert texts(parquet(turns=[["one", "more"], ["two"]]), "a.parquet") == ["one", "two"]
 
 
+def test_of_sharegpts_conversations_those_that_ask_nothing_are_left_out() -> None:
+    def said(*turns: tuple[str, str]) -> dict[str, Any]:
+        return {"id": "a", "conversations": [{"from": who, "value": text} for who, text in turns]}
+
+    asked = [said((who, "Hi"), (other, "Yes?"), (who, "Why?"), (other, "So.")) for who, other in SHAREGPT]
+    rows = [said(), said(("gpt", "Hello.")), *asked, said(("human", " "), ("gpt", "Hello."))]
+    prompts = parse_prompts(json.dumps(rows).encode(), "ShareGPT_V3_unfiltered_cleaned_split.json")
+    why = {"role": "user", "content": "Why?"}
+    assert [list(prompt.messages) for prompt in prompts] == [[USER, {"role": "assistant", "content": "Yes?"}, why]] * 4
+
+
 def test_an_empty_file_has_no_prompts() -> None:
     for name in ("a.jsonl", "a.csv"):
         assert texts("\n\n" if name == "a.jsonl" else "prompt\n", name) == []
@@ -90,6 +114,7 @@ def test_an_empty_file_has_no_prompts() -> None:
         ("a.jsonl", '{"prompt": " "}\n', "a.jsonl:1: `prompt` is empty"),
         ("a.jsonl", '{"messages": [{"role": "pirate", "content": "a"}]}', "a.jsonl:1: `messages`: a message's role"),
         ("a.jsonl", '{"messages": [{"role": "assistant", "content": "a"}]}', "a.jsonl:1: `messages` is empty"),
+        ("a.jsonl", '{"messages": []}', "a.jsonl:1: `messages` is empty"),
         ("a.jsonl", '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "must be text; images"),
         ("a.jsonl", '{"prompt": "a", "max_tokens": 0}', "`max_tokens` must be a whole number of at least 1"),
         ("a.jsonl", '["prompt"]\n', "a.jsonl:1: a row must be an object, not a list"),

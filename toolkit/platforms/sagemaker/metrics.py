@@ -217,7 +217,6 @@ def read_engine_metrics(clients: Clients, endpoint: str, seconds: int, now: floa
         output_tokens_per_second=tokens / seconds if tokens else None,
         acceptance_length=1 + accepted / steps if steps else None,
         acceptance_rate=accepted / drafted if drafted else None,
-        steps=round(steps) or None,
     )
 
 
