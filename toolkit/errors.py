@@ -35,6 +35,11 @@ from toolkit.text import hide_secrets, inert
 from toolkit.version import install_command
 
 
+def reason(error: Exception) -> str:
+    """What an error says: of a file without its number and path, which the message around it names already."""
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
 class ToolkitError(Exception):
     """Base of all errors. `hint` is the edit or command that helps, empty when there is none.
 

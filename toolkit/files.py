@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from toolkit.errors import PlatformError
+from toolkit.errors import PlatformError, reason
 
 
 def write_whole(path: Path, text: str, new_mode: int = 0o666) -> None:
@@ -25,7 +25,7 @@ def write_whole(path: Path, text: str, new_mode: int = 0o666) -> None:
 def whole_file(path: Path, kind: Literal["w", "wb"], new_mode: int = 0o666) -> Iterator[IO[Any]]:
     """As `write_whole`, for what is written piece by piece: it is there once the block has ended well."""
     encoding = "utf-8" if kind == "w" else None
-    if path.exists() and not path.is_file():  # such as /dev/stdout
+    if path.exists() and not path.is_file() and not path.is_dir():  # such as /dev/stdout
         with path.open(kind, encoding=encoding) as stream:
             yield stream
         return
@@ -41,10 +41,19 @@ def whole_file(path: Path, kind: Literal["w", "wb"], new_mode: int = 0o666) -> I
             yield stream
         beside.replace(path)
     except OSError as error:
-        raise PlatformError(f"{path} could not be written: {error.strerror}", hint="It is as it was.") from error
+        raise PlatformError(f"{path} could not be written: {reason(error)}", hint=_edit(path)) from error
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
+
+
+def _edit(path: Path) -> str:
+    """What to do where a file could not be written."""
+    if path.is_dir():
+        return "That is a folder: name a file in it."
+    if not path.parent.is_dir():
+        return f"There is no folder {path.parent}: make it, or name a file elsewhere."
+    return "It is as it was."
 
 
 def make_private_folder(folder: Path) -> None:
@@ -72,4 +81,4 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         hint = "What is complete stays. Make room or give another folder, and start again: it continues there."
-        raise PlatformError(f"{path} could not be written: {error.strerror or error}", hint=hint) from error
+        raise PlatformError(f"{path} could not be written: {reason(error)}", hint=hint) from error

@@ -39,7 +39,7 @@ class Finding:
     def line_for(self, recipe: str) -> str:
         """The finding as one verbatim: `recipe.yaml:14 key: message [code]`, and the hint below."""
         location = f"{recipe}:{self.line}" if self.line else recipe
-        key = f" {self.path}:" if self.path else ""
+        key = f" {self.path}:" if self.path else "" if self.line else ":"
         hint = f"\n    {self.hint}" if self.hint else ""
         severity = "" if self.severity == "error" else f"{self.severity}: "
         return f"{location}{key} {severity}{self.message} [{self.code}]{hint}"

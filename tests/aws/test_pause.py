@@ -64,6 +64,8 @@ def test_who_asks_a_paused_one_is_told_how_it_serves_again(recipe: Path, capsys:
     with pytest.raises(EndpointNotFound, match="hub is paused") as refused:
         toolkit.connect("hub")
     assert "toolkit deploy" in refused.value.hint
+    with pytest.raises(EndpointNotFound, match="hub is paused"):
+        toolkit.rollback("hub", progress=Silent())
     with pytest.raises(EndpointNotFound, match="no endpoint other"):
         toolkit.pause("other", progress=Silent())
 

@@ -202,17 +202,22 @@ def rollback(
     Raises UsageError when there is nothing to go back to, EndpointNotFound, ApplyError, EndpointFailed or WaitTimeout.
     """
     from toolkit.api.handles import existing_endpoint
+    from toolkit.api.listing import unknown_endpoint
 
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
     opened = find_platform(endpoint, recipe, platform, None, session)
     if opened is None:
-        hint = "Deploy it, or name its platform: --platform"
-        raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running", hint=hint)
+        raise unknown_endpoint(endpoint, ": the local platform is not running", recipe_file(recipe))
     rules = rules_of(opened.name)
     if rules.parts.rollback is None:
         raise UsageError(f"platform `{opened.name}` has no rollback", hint="Deploy the older recipe.")
-    address = opened.address(endpoint)
+    try:
+        address = opened.address(endpoint)
+    except EndpointNotFound as error:
+        if session is not None:
+            raise  # which names are like it, only the environment's own account would be asked
+        raise unknown_endpoint(endpoint, recipe=recipe_file(recipe)) from error
     back = rules.parts.rollback
 
     def plan_now() -> Plan:

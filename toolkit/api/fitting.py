@@ -35,6 +35,7 @@ COLUMNS = (
     "verdict",
 )
 """Columns of a table of fits."""
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,13 @@ class Fits(Sequence["Fit"]):
 
     def __repr__(self) -> str:
         fitting = [one.instance for one in self.fits if one.fits]
-        lines = [f"  {', '.join(fit_cells(one))}" for one in self.sized]
         head = f"<Fits {self.recipe}: {len(fitting)} of {len(self)} instance types>"
-        return inert("\n".join([head, *lines, *self.notes]))
+        shown = self.first(_SHOWN)
+        rows = [COLUMNS, *(cells for _, cells in shown._rows())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        more = [f"… and {len(self) - _SHOWN} more: to_pandas() has all"] if len(self) > _SHOWN else []
+        return inert("\n".join([head, *(f"  {line}" for line in lines), *more, *shown.notes]))
 
     def _repr_html_(self) -> str:
         rows = [

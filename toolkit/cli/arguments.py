@@ -25,6 +25,7 @@ else:
 PlatformName = Annotated[
     AnyPlatform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
 ]
+OnlyPlatform = Annotated[AnyPlatform | None, typer.Option("--platform", help="Look on this platform only.")]
 
 
 def seconds_of(text: str) -> float:

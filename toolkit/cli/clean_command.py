@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
-from toolkit.cli.arguments import Json, PlatformName
+from toolkit.cli.arguments import Json, OnlyPlatform
 from toolkit.cli.output import answer, confirm, say
 from toolkit.cli.status_command import age
 from toolkit.cli.table import table
@@ -27,7 +27,7 @@ _CENT = 0.01
 def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List and price what there is; remove nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    platform: PlatformName = None,
+    platform: OnlyPlatform = None,
     as_json: Json = False,
 ) -> None:
     """Remove what outlives endpoints and nothing needs any more: caches, records, images, logs, weights.

@@ -32,6 +32,7 @@ from toolkit.version import REINSTALL, __version__
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
+    add_completion=False,  # `toolkit completion` knows recipes too, and starts no Python
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -13,7 +13,7 @@ from toolkit.catalog import lookup
 from toolkit.cli.arguments import AnyPlatform, Json
 from toolkit.cli.output import answer, next_step, say
 from toolkit.cli.table import paragraphs, table
-from toolkit.errors import UsageError
+from toolkit.errors import UsageError, reason
 
 if TYPE_CHECKING:
     from toolkit.api.importing import ImportedRecipe
@@ -162,11 +162,13 @@ def _read(file: str) -> str:
     if file == "-":
         return sys.stdin.read()
     path = Path(file)
-    if not path.is_file():
+    if not path.exists():
         hint = f"To give a command directly: echo '{lookup.example_command()}' | toolkit import -"
         raise UsageError(f"{file}: no such file", hint=hint)
     try:
         return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: {reason(error)}", hint="Give a file, or `-` for stdin.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: not UTF-8 at byte {error.start}", hint="Save it as UTF-8.") from error
 

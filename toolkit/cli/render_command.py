@@ -10,7 +10,7 @@ import typer
 
 from toolkit.cli.arguments import Baseline, Json, Recipe
 from toolkit.cli.output import answer, say
-from toolkit.errors import PlatformError, UsageError
+from toolkit.errors import UsageError, reason
 from toolkit.files import write_whole
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _write_chart(recipe: str, baseline: bool, out: str, as_json: bool) -> None:
             path.unlink()
             say(f"removed {path}: the recipe has it no more")
     except OSError as error:
-        raise UsageError(f"cannot write {out}: {error}", hint="Choose another folder with --out.") from error
+        raise UsageError(f"cannot write {out}: {reason(error)}", hint="Choose another folder with --out.") from error
     if as_json:
         answer({"out": out, "files": list(written)}, True, str)
     (namespace,) = (item["metadata"]["name"] for item in parts["namespace"])
@@ -107,5 +107,5 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
                 hint = "Remove that link, or choose another folder."
                 raise UsageError(f"{path.parent} leads out of {folder}", hint=hint)
             write_whole(path, content)
-    except (OSError, PlatformError) as error:
-        raise UsageError(f"cannot write {folder}: {error}", hint="Choose another folder with --out.") from error
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {reason(error)}", hint="Choose another folder with --out.") from error

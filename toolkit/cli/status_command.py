@@ -11,7 +11,7 @@ import typer
 
 import toolkit
 from toolkit.cli import fleet
-from toolkit.cli.arguments import Json, PlatformName, seconds_of
+from toolkit.cli.arguments import Json, OnlyPlatform, seconds_of
 from toolkit.cli.fleet import Parallel
 from toolkit.cli.output import answer, say
 from toolkit.cli.table import table
@@ -37,7 +37,7 @@ def status(
             help="List only endpoints of these names, such as 'chat-*', of these recipes, or of a folder of recipes."
         ),
     ] = None,
-    platform: PlatformName = None,
+    platform: OnlyPlatform = None,
     all_regions: Annotated[bool, typer.Option("--all-regions", help="Search every AWS region.")] = False,
     details: Annotated[
         bool | None,

@@ -37,7 +37,7 @@ from pydantic import Base64Bytes, Field
 
 from toolkit import documents
 from toolkit.children import own_variables
-from toolkit.errors import UsageError
+from toolkit.errors import UsageError, reason
 from toolkit.images.command import last_words, run
 from toolkit.images.inventory import BUNDLE, IN_TOTO
 from toolkit.images.manifest import at
@@ -207,7 +207,9 @@ def _read(name: str) -> bytes:
     try:
         return documents.read_file(Path(name).expanduser(), _LARGEST_KEY)
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the key {name}: {error}", hint="Give its file, or a URL for cosign.") from error
+        raise UsageError(
+            f"cannot read the key {name}: {reason(error)}", hint="Give its file, or a URL for cosign."
+        ) from error
 
 
 def _p256(name: str, key: object) -> EllipticCurvePublicKey:

@@ -12,7 +12,7 @@ from toolkit.text import inert
 
 @dataclass(frozen=True)
 class Watch:
-    """Acceptance of an endpoint over the last `minutes`.
+    """Acceptance of an endpoint over the last `minutes`; `notes` say where it is over another time.
 
     `holds` is None if it is unknown, of too few requests, or nothing is expected.
     """
@@ -23,6 +23,7 @@ class Watch:
     floor: float | None
     holds: bool | None
     detail: str
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -38,7 +39,7 @@ class Watch:
 
     def __repr__(self) -> str:
         word = {True: "yes", False: "NO ", None: "?  "}[self.holds]
-        return inert(f"{word} acceptance of {self.endpoint}: {self.detail}")
+        return inert("\n".join([f"{word} acceptance of {self.endpoint}: {self.detail}", *self.notes]))
 
 
 def watch(metrics: Metrics, recipe: Recipe | None) -> Watch:
@@ -54,7 +55,7 @@ def watch(metrics: Metrics, recipe: Recipe | None) -> Watch:
         why = "its evidence has no acceptance length for this K" if recipe else "give its recipe instead of its name"
         detail += f"; what to expect is unknown: {why}"
     holds = length >= floor if length and floor and not few else None
-    return Watch(metrics.endpoint, metrics.minutes, length, floor, holds, detail)
+    return Watch(metrics.endpoint, metrics.minutes, length, floor, holds, detail, metrics.notes)
 
 
 def _acceptance_length(metrics: Metrics, recipe: Recipe | None) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 
 from toolkit import documents
 from toolkit.endpoint.generation import Acceptance
-from toolkit.errors import UsageError
+from toolkit.errors import UsageError, reason
 from toolkit.files import set_mode
 from toolkit.measure.result import RequestResult
 from toolkit.recipe.content import digest
@@ -102,7 +102,7 @@ def saved_results(path: Path) -> Iterator[RequestResult]:
             yield from filter(None, map(reader.read, _whole_lines(stream)))
     except (OSError, documents.Unfit) as error:
         hint = "Give a file that `toolkit bench … --resume FILE` wrote."
-        raise UsageError(f"{path} holds no results of a measurement: {error}", hint=hint) from error
+        raise UsageError(f"{path} holds no results of a measurement: {reason(error)}", hint=hint) from error
 
 
 def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
@@ -140,7 +140,7 @@ class Journal:
             return
         except (OSError, documents.Unfit) as error:
             hint = "Write to another file to measure from the start."
-            raise UsageError(f"{self.path} cannot be continued: {error}", hint=hint) from error
+            raise UsageError(f"{self.path} cannot be continued: {reason(error)}", hint=hint) from error
 
     def _read(self, stream: BinaryIO) -> Iterator[RequestResult]:
         head = stream.readline(_LONGEST_LINE)

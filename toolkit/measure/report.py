@@ -11,7 +11,7 @@ from typing import Any
 from toolkit import documents
 from toolkit.display import Tone, bullets, card, data_frame, fold, prose
 from toolkit.endpoint.metrics import DIMENSIONS, Figure, Unit
-from toolkit.errors import UsageError
+from toolkit.errors import UsageError, reason
 from toolkit.measure.headline import Answer, headline, speedup_of
 from toolkit.measure.measurement import ArmReport, Measurement, Percentiles, Ratio, Speedup
 from toolkit.measure.tables import figures_html, opinions_html, saturation_html, verdicts_html, what_if_html
@@ -82,7 +82,7 @@ def load_report(path: str | os.PathLike[str]) -> BenchReport:
     except documents.Unfit as error:
         raise UsageError(f"{path} is not a saved report: {error}", hint=hint) from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint=hint) from error
+        raise UsageError(f"{path} cannot be read: {reason(error)}", hint=hint) from error
     return report
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from toolkit import documents
 from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, table
-from toolkit.errors import UsageError
+from toolkit.errors import UsageError, reason
 from toolkit.files import write_whole
 from toolkit.text import inert
 
@@ -194,7 +194,7 @@ class Plan:
             recipe = written if isinstance(written, str) and Path(written).is_file() else ""
             again = shlex.join(["toolkit", "plan", recipe or "RECIPE", "--out", str(path)])
             what = "a plan of another version of the toolkit" if recipe else "not a saved plan"
-            raise UsageError(f"{path} is {what}: {error}", hint=f"Save one: {again}") from error
+            raise UsageError(f"{path} is {what}: {reason(error)}", hint=f"Save one: {again}") from error
 
     @property
     def _subject(self) -> str:

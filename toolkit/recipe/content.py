@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from toolkit.errors import UnreadableModel, UsageError
+from toolkit.errors import UnreadableModel, UsageError, reason
 from toolkit.recipe.folder import is_read, model_files
 from toolkit.recipe.schema import ContainerSection
 
@@ -122,7 +122,9 @@ def fragment(section: ContainerSection) -> str:
         return Path(section.dockerfile).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         hint = "Correct `container.dockerfile`; a relative path counts from the recipe's folder."
-        raise UsageError(f"the Dockerfile fragment {section.dockerfile} cannot be read: {error}", hint=hint) from error
+        raise UsageError(
+            f"the Dockerfile fragment {section.dockerfile} cannot be read: {reason(error)}", hint=hint
+        ) from error
 
 
 def _describe_all(folder: Path, files: Iterable[Path]) -> tuple[WeightsFile, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import documents
-from toolkit.errors import UsageError
+from toolkit.errors import UsageError, reason
 from toolkit.recipe.rows import LIMITS, columns_of, decode, kind, refusal, rows
 
 Message = Mapping[str, Any]
@@ -71,7 +71,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         raise UsageError(f"{path} cannot be read: {error}", hint="Give fewer prompts, or several files.") from error
     except (OSError, ValueError) as error:
         hint = "Give a file that you may read, such as prompts.jsonl."
-        raise UsageError(f"{path} cannot be read: {error}", hint=hint) from error
+        raise UsageError(f"{path} cannot be read: {reason(error)}", hint=hint) from error
     return parse_prompts(content, str(path))
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from toolkit.errors import UsageError
+from toolkit.errors import UsageError, reason
 from toolkit.files import writing
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.rows import ENDINGS, Row, rows
@@ -57,7 +57,7 @@ def _file_rows(path: Path, name: str) -> Iterator[Row]:
         hint = "Correct `training.data`; a relative path counts from the recipe's folder."
         raise UsageError(f"file {name} does not exist", hint=hint) from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{name} cannot be read: {error}", hint="Correct `training.data`.") from error
+        raise UsageError(f"{name} cannot be read: {reason(error)}", hint="Correct `training.data`.") from error
     if not found:
         hint = 'Write a conversation on each line: {"messages": [{"role": "user", "content": "Name three rivers."}]}.'
         raise UsageError(f"{name} has no rows", hint=hint)

@@ -120,6 +120,10 @@ def test_require_raises_errors_and_lets_warnings_pass(tmp_path: Path) -> None:
     assert [finding.code for finding in caught.value.findings] == ["pair.mask-token"]
 
 
+def test_a_finding_of_no_key_stands_behind_the_file() -> None:
+    assert Finding("account.credentials", "none", hint="").line_for("a.yaml") == "a.yaml: none [account.credentials]"
+
+
 def test_a_short_form_that_vllm_takes_is_a_warning(tmp_path: Path) -> None:
     write_pair(tmp_path)
     text = RECIPE.replace("enforce-eager: true", "kv-cache-memory: 268435456")

@@ -6,6 +6,7 @@ stand-in in tests/aws/test_documented_on_sagemaker.py.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from documented_commands import PAGES, ROOT, TUTORIAL, blocks, commands, of_tool
 from typer.core import TyperGroup
 
 from toolkit.cli.main import app, run
+from toolkit.version import CPU_BUILDS
 
 OTHERS = {".", "aws", "curl", "echo", "export", "git", "helm", "kubectl", "make", "pip", "python", "rm"}
 CALLS = [(page, call) for page in PAGES for call in of_toolkit(page)]
@@ -60,3 +62,17 @@ def test_the_readme_shows_the_recipe_and_its_mistakes_as_they_are(
     shown = next(block for block in blocks("README.md", "console") if "my-recipe.yaml" in block)
     printed = capsys.readouterr()
     assert (printed.out + printed.err).strip() == shown.partition("\n")[2].strip()
+
+
+def test_who_installs_vllm_for_cpus_is_told_where_its_pytorch_is() -> None:
+    """The public index has no build of PyTorch that vLLM's for CPUs takes: pip finds no solution there."""
+    pages = [*PAGES, *(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))]
+    pages.append("toolkit/apply/README.md")
+    told = [
+        line
+        for page in pages
+        for line in (ROOT / page).read_text(encoding="utf-8").splitlines()
+        if re.search(r"pip install '[\w-]+\[[\w,]*\b(local|train)\b", line)
+    ]
+    assert len(told) >= 7
+    assert [line for line in told if CPU_BUILDS not in line] == []

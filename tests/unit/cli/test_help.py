@@ -22,9 +22,11 @@ def test_h_is_help(capsys: pytest.CaptureFixture[str], command: tuple[str, ...])
     assert capsys.readouterr().out.startswith("Usage: toolkit")
 
 
-def test_completion_can_be_installed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_one_way_to_complete(capsys: pytest.CaptureFixture[str]) -> None:
     run(["--help"])
-    assert "--install-completion" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "  completion  Print a script for the shell" in shown
+    assert "-completion" not in shown
 
 
 EXAMPLES = [line for commands in GROUPS.values() for examples in commands.values() for line in examples]

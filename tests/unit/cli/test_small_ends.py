@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.cli.main import run
+from toolkit.recipe.known import catalogue_dir
 
 
 def test_a_home_that_is_a_file_is_an_error(
@@ -61,3 +63,44 @@ def test_links_of_a_page_are_commands_that_show_what_they_lead_to(capsys: pytest
     assert "All keys (`toolkit schema`)" in page
     assert "trained for it (`toolkit docs training`)" in page
     assert ".md)" not in page
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (["plan", "tiny/p-eagle", "--out", "{folder}"], "That is a folder: name a file in it."),
+        (["plan", "tiny/p-eagle", "--out", "{folder}/none/plan.json"], "There is no folder {folder}/none: make it"),
+        (["convert", "{head}", "--out", "{file}/head"], ""),
+    ],
+    ids=["a folder", "in no folder", "below a file"],
+)
+def test_what_cannot_be_written_is_one_document_too(
+    command: list[str], hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    named = {"folder": str(tmp_path), "file": str(file), "head": str(catalogue_dir() / "tiny/models/p-eagle")}
+    assert run([*(word.format(**named) for word in command), "--json"]) == 3
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert (document["error"], document["message"] in printed.err) == ("PlatformError", True)
+    assert hint.format(**named) in document["hint"]
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["deploy", "--plan", "{}"],
+        ["bench", "--compare", "{}", "{}"],
+        ["bench", "--parquet", "{}", "{}.parquet"],
+        ["import", "{}"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_folder_in_place_of_a_file_is_told_once(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([word.format(tmp_path) for word in command]) == 2
+    first, _ = capsys.readouterr().err.splitlines()
+    assert (first.endswith(": Is a directory"), first.count(str(tmp_path))) == (True, 1)

@@ -58,4 +58,12 @@ def test_without_traffic_nothing_is_shown(recipe: Recipe) -> None:
         "floor": 3.31,
         "holds": None,
         "detail": "no draft tokens were counted",
+        "notes": (),
     }
+
+
+def test_it_says_of_which_time_the_figures_are(recipe: Recipe) -> None:
+    note = "Counted since the start of 1 container, not over 60 minutes"
+    found = watch(replace(metrics(acceptance_length=5.0), notes=(note,)), recipe)
+
+    assert repr(found).splitlines()[1:] == [note]

@@ -8,6 +8,7 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.platforms.local.session import SESSION
+from toolkit.version import CPU_BUILDS
 
 
 def test_a_missing_extra_is_one_line_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,4 +17,4 @@ def test_a_missing_extra_is_one_line_and_the_command(monkeypatch: pytest.MonkeyP
     with pytest.raises(UsageError, match=r"packages that are not installed: moto\n") as caught:
         SESSION.open()
 
-    assert caught.value.hint == "Run: pip install 'peagle-toolkit[local]'"
+    assert caught.value.hint == f"Run: pip install 'peagle-toolkit[local]' {CPU_BUILDS}"

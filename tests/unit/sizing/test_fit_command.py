@@ -11,6 +11,7 @@ import typer
 from models import GPT_OSS_20B, GPT_OSS_HEAD, facts
 from typer.testing import CliRunner, Result
 
+import toolkit
 from toolkit.cli import recipe_commands
 from toolkit.errors import RecipeNotFound, UsageError
 from toolkit.recipe.facts import Lock
@@ -48,6 +49,15 @@ def test_the_first_ten_and_how_many_more_there_are(lock: Path) -> None:
     assert sum(line.startswith("ml.") for line in lines) == 10
     assert re.fullmatch(rf"\d+ more fit, \d+ do not\. All of them: toolkit fit {lock} --all", more)
     assert len(fit(lock, "--all").stdout.splitlines()) > 40
+
+
+def test_in_python_it_shows_the_first_ten_below_their_columns(lock: Path) -> None:
+    head, columns, *lines = repr(toolkit.fit(lock)).splitlines()
+    assert head.startswith(f"<Fits {lock}")
+    assert columns.split()[:2] == ["instance", "accelerators"]
+    assert sum(line.startswith("  ml.") for line in lines) == 10
+    assert {line.index("fits") for line in lines if line.endswith("fits")} == {columns.index("verdict")}
+    assert "more: to_pandas() has all" in lines[10]
 
 
 def test_one_document_for_programs(lock: Path) -> None:

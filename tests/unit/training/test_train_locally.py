@@ -29,6 +29,7 @@ from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed, UsageE
 from toolkit.home import home
 from toolkit.loading import load
 from toolkit.platforms.local.trainer import LocalTrainer
+from toolkit.version import CPU_BUILDS, install_command
 
 ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "recipes" / "tiny" / "models"
@@ -124,7 +125,8 @@ def test_without_the_extra_the_command_that_installs_it_is_named(desk: Desk) -> 
         UsageError, match=r"training on this machine needs packages .* installed: not_installed"
     ) as error:
         desk.train(trainer=trainer)
-    assert error.value.hint == "Run: pip install 'peagle-toolkit[train]'"
+    assert error.value.hint == f"Run: {install_command('train')}"
+    assert error.value.hint.endswith(f"'peagle-toolkit[train]' {CPU_BUILDS}"), "of the PyTorch that is installed here"
     assert not any(desk.jobs.glob("*/log.txt"))
 
 
