@@ -129,6 +129,24 @@ def test_replicas_that_somebody_else_s_autoscaler_set_are_left_to_it(platform: K
     assert replicas(platform) == 4
 
 
+def test_the_autoscaler_that_keda_makes_of_ours_is_left_alone(platform: KubernetesPlatform) -> None:
+    """It has all labels of the ScaledObject (kedacore/keda, controllers/keda/hpa.go)."""
+    define(platform.cluster, "ScaledObject")
+    wanted = scaled(platform, "ScaledObject")
+    deploy(platform, wanted)
+    owner = platform.cluster.call("GET", path("ScaledObject", platform.cluster.namespace, NAME))
+    about = {key: owner["metadata"][key] for key in ("name", "uid")}
+    theirs = scaled(platform)[-1].request
+    metadata = {
+        "name": f"keda-hpa-{NAME}",
+        "labels": owner["metadata"]["labels"],
+        "ownerReferences": [{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True, **about}],
+    }
+    body = {**theirs, "metadata": metadata}
+    platform.cluster.call("POST", path("HorizontalPodAutoscaler", platform.cluster.namespace), body)
+    assert plan(platform, wanted).changes == []
+
+
 def test_turning_autoscaling_on_keeps_the_pods_that_serve(platform: KubernetesPlatform) -> None:
     deploy(
         platform,

@@ -319,6 +319,17 @@ def test_back_to_what_it_was_is_done_when_the_pods_of_in_between_are_gone(
     wait(platform)
 
 
+def test_what_the_cluster_refused_of_the_version_before_is_not_said_of_the_next(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    document = platform.cluster.call("GET", path("Deployment", platform.cluster.namespace, NAME))
+    message = 'pods "chat-1" is forbidden: violates PodSecurity "restricted:latest"'
+    refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    document["status"] = {"observedGeneration": document["metadata"]["generation"], "conditions": [refused]}
+    assert rollout.status(platform.cluster, document).status == "Failed"
+    document["metadata"]["generation"] += 1
+    assert rollout.status(platform.cluster, document).status == "Creating"
+
+
 def test_a_progress_bar_is_its_last_state_and_no_line_is_none(
     kubelet: ScriptedNode, platform: KubernetesPlatform
 ) -> None:

@@ -21,9 +21,17 @@ from toolkit.platforms.kubernetes.cluster import (
     path,
     selector,
 )
-from toolkit.platforms.kubernetes.documents import seconds
+from toolkit.platforms.kubernetes.documents import Cause, seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of, missing_kind
-from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
+from toolkit.platforms.kubernetes.pods import (
+    OUT_OF_QUOTA,
+    Document,
+    condition,
+    containers,
+    last_refused,
+    refusal,
+    trouble_of,
+)
 from toolkit.platforms.kubernetes.rollout import changed, has_ready_pods, history, pods, readable_events, settled
 from toolkit.platforms.kubernetes.rules.kinds import AUTOSCALERS, ENDPOINTS, KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
@@ -233,6 +241,8 @@ def _ours(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
     # Roles without an endpoint are those of the toolkit's users (`render --part rbac`), and no endpoint's.
     wanted = f"{selector(OURS)},{INSTANCE}" if kind == "Role" else selector(OURS)
     listed = cluster.items(path(kind, cluster.namespace), {"labelSelector": wanted})
+    # KEDA makes an autoscaler with all labels of our ScaledObject. What has an owner goes with it.
+    listed = [item for item in listed if not item["metadata"].get("ownerReferences")]
     if kind == "PersistentVolume":
         return [item for item in listed if (item["spec"].get("claimRef") or {}).get("namespace") == cluster.namespace]
     return listed
@@ -264,10 +274,15 @@ def compared(cluster: Cluster, item: Resource, current: Mapping[str, Any]) -> di
         if owners := conflicts(error):
             return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in owners]}
         causes = causes_of(error)
-        if error.status == 422 and causes and all(_IMMUTABLE.search(cause.get("message", "")) for cause in causes):
-            return {"Immutable": sorted({cause.get("field", "") for cause in causes})}
+        if error.status == 422 and causes and all(map(_is_immutable, causes)):
+            return {"Immutable": sorted({cause["field"] for cause in causes})}
         raise
     return {"Changes": list(changes(current, after))}
+
+
+def _is_immutable(cause: Cause) -> bool:
+    """A policy's words name no field: what it refuses would be refused anew, once the object was deleted for it."""
+    return bool(cause.get("field") and _IMMUTABLE.search(cause.get("message", "")))
 
 
 def job_status(cluster: Cluster, job: Document) -> TrainingJob:
@@ -283,7 +298,13 @@ def job_status(cluster: Cluster, job: Document) -> TrainingJob:
         reason = f"{failed.get('reason', '')}: {failed.get('message', '')}"
         return TrainingJob(name, "Failed", "Failed", _last_words(its_pods) or reason, began, _when(failed, began))
     if not its_pods:
-        return TrainingJob(name, "InProgress", "Pending", "", began, began)
+        refused = last_refused(readable_events(cluster, job, "Job"))
+        trouble = refusal(refused) if refused else None
+        # Another Job may have the quota, and end.
+        ends = trouble and trouble.certain and OUT_OF_QUOTA not in trouble.text
+        return TrainingJob(
+            name, "Failed" if ends else "InProgress", "Pending", trouble.text if trouble else "", began, began
+        )
     entered = seconds(its_pods[-1]["metadata"]["creationTimestamp"])
     trouble = trouble_of(its_pods[-1], readable_events(cluster, its_pods[-1]))
     if trouble and trouble.certain:
