@@ -170,7 +170,8 @@ class KubernetesPlatform:
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         base = f"{self.cluster.url}{runtime.proxy(self.cluster, endpoint)}/v1"
-        return OpenAIAccess(base, self._token, self.cluster.tls(), runtime.on_openai_route)
+        tls, proxy = self.cluster.tls(), self.cluster.proxy
+        return OpenAIAccess(base, self._token, tls, runtime.on_openai_route, proxy)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         with api_errors(f"reading the metrics of {endpoint}"):
