@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from custom_kinds import define, undefine
+from custom_kinds import CUSTOM, define, undefine
 from kubernetes.client import ApiException
 from limited import limited
 from manifests import NAME, config_map, deployment, endpoint, manifest, namespace, placed, service
@@ -436,10 +436,23 @@ def test_a_removal_that_may_not_look_is_refused(platform: KubernetesPlatform, ku
 def test_a_removal_tells_which_rare_kinds_it_may_not_see(
     platform: KubernetesPlatform, kubeconfig: Path, kind: str
 ) -> None:
+    if kind in CUSTOM:
+        define(platform.cluster, kind)
     deploy(platform, endpoint())
     with limited(platform, kubeconfig, ("list", f"{kind.lower()}s")) as theirs:
         *_, told = plan(theirs, ()).not_removed
     assert told.startswith(f"a possible {kind} of this endpoint, which could not be read")
+
+
+def test_of_a_kind_that_is_not_there_nobody_needs_a_right(platform: KubernetesPlatform, kubeconfig: Path) -> None:
+    """A cluster forbids it all the same, and whoever manages it could not give that right."""
+    undefine(platform.cluster, "ScaledObject")
+    deploy(platform, endpoint())
+    with limited(platform, kubeconfig, ("list", "scaledobjects")) as theirs:
+        assert not any("ScaledObject" in told for told in plan(theirs, ()).not_removed)
+        with pytest.raises(PlatformError, match="does not know the kind ScaledObject") as error:
+            plan(theirs, scaled(platform, "ScaledObject"))
+    assert "This cluster has no KEDA" in error.value.hint
 
 
 def test_a_right_that_is_missing_is_told_with_its_rule(platform: KubernetesPlatform, kubeconfig: Path) -> None:

@@ -353,6 +353,15 @@ def test_who_may_nothing_is_told_the_rule_to_ask_for(cluster: Cluster) -> None:
     told(cluster.deploy(recipe), rule, "`toolkit render RECIPE --part rbac` writes all that its users need")
 
 
+def test_who_may_look_into_one_namespace_alone_is_told_to_name_the_recipe(cluster: Cluster) -> None:
+    recipe = cluster.recipe()
+    assert cluster.deploy(recipe, "--no-wait").code == 0
+    become_guest(cluster, recipe, "toolkit-read")
+    said = "you may list endpoints neither of all namespaces nor of toolkit"
+    told(cluster.toolkit("status", "--platform", "kubernetes"), said, "such as: toolkit status RECIPE")
+    assert cluster.toolkit("status", recipe, "--platform", "kubernetes").code == 0
+
+
 def test_who_may_read_sees_the_endpoint_of_the_recipe_and_is_told_what_else_takes(cluster: Cluster) -> None:
     recipe = cluster.recipe()
     assert cluster.deploy(recipe, "--no-wait").code == 0

@@ -240,3 +240,12 @@ class Cluster(Fenced):
         if settings.cert_file:
             context.load_cert_chain(settings.cert_file, settings.key_file)
         return context
+
+
+def is_served(cluster: Cluster, kind: str) -> bool:
+    """Whether the cluster has the kind, which whoever is logged in may ask (the role system:discovery)."""
+    version, plural, _ = _RESOURCES[kind]
+    with SuppressStatus(403):
+        found = cluster.find(f"/{'apis' if '/' in version else 'api'}/{version}") or {}
+        return any(item["name"] == plural for item in found.get("resources", ()))
+    return True

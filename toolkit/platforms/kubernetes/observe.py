@@ -17,6 +17,7 @@ from toolkit.platforms.kubernetes.cluster import (
     SuppressStatus,
     annotations_of,
     is_ours,
+    is_served,
     labels,
     path,
     selector,
@@ -222,9 +223,11 @@ def _all_ours(cluster: Cluster, wanted: set[str]) -> tuple[dict[tuple[str, str],
         try:
             ours |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind)}
         except ApiException as error:
-            if error.status == 404 and kind in wanted:
+            # Who may see nothing of a kind is forbidden it also where there is no such kind.
+            is_missing = error.status == 404 or (error.status == 403 and not is_served(cluster, kind))
+            if is_missing and kind in wanted:
                 raise missing_kind(kind) from error
-            if error.status == 404:
+            if is_missing:
                 continue
             if error.status != 403 or kind in wanted or not (wanted or rule.is_rare):
                 raise

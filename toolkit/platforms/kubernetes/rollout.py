@@ -307,10 +307,10 @@ def _sets(cluster: Cluster, endpoint: Document) -> list[dict[str, Any]]:
 
 def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Trouble | None:
     if refused := _refused(deployment, around):
-        trouble = refusal(refused)
+        told = refusal(refused)
         # The pods that it ends first have the quota until they are gone, and it tries again ever less often.
-        is_freed = OUT_OF_QUOTA in trouble.text and _ends_old_first(deployment) and not _is_first(deployment)
-        return replace(trouble, certain=trouble.certain and not is_freed)
+        is_freed = OUT_OF_QUOTA in told.text and _ends_old_first(deployment) and not _is_first(deployment)
+        return replace(told, certain=told.certain and not is_freed)
     if is_group(deployment) and (trouble := _recreated(deployment, around)):
         return trouble
     trouble = worst((pod, around.events(pod, "Pod")) for pod in of)
@@ -340,7 +340,7 @@ def _ends_old_first(endpoint: Document) -> bool:
         update = endpoint["spec"].get("rolloutStrategy", {}).get("rollingUpdateConfiguration", {})
     else:
         update = endpoint["spec"].get("strategy", {}).get("rollingUpdate", {})
-    return update.get("maxSurge") == 0
+    return bool(update.get("maxSurge") == 0)
 
 
 def _recreated(endpoint: Document, around: Around) -> Trouble | None:
