@@ -164,9 +164,10 @@ def test_turning_autoscaling_on_keeps_the_pods_that_serve(platform: KubernetesPl
     assert replicas(platform) == 2
 
 
-def test_turning_autoscaling_off_brings_the_number_of_the_recipe(platform: KubernetesPlatform) -> None:
+@pytest.mark.parametrize("program", ["kube-controller-manager", "keda"])
+def test_turning_autoscaling_off_brings_the_number_of_the_recipe(platform: KubernetesPlatform, program: str) -> None:
     deploy(platform, scaled(platform))
-    autoscale(platform, 4)
+    write(platform, "Deployment", NAME, program, replicas=4)
     off = [*endpoint()[:-1], deployment(replicas=2)]
     assert verbs(plan(platform, off))["Deployment"] == "update: changes spec.replicas"
     deploy(platform, off)

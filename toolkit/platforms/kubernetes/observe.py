@@ -50,9 +50,9 @@ _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creati
 # `conflict with "kubectl" with subresource "scale" using apps/v1`: apimachinery's managedfields.
 _MANAGER = re.compile(r'conflict with "([^"]+)"')
 _IMMUTABLE = re.compile(r"immutable|may not change once set")
-# The autoscaler writes through a Deployment's scale, and runs in this program.
-_AUTOSCALER = "kube-controller-manager"
-_REPLICAS = ".spec.replicas"
+# Autoscalers write through a Deployment's scale: the cluster's own, which runs in the first of these programs, and
+# KEDA's operator below the least number of pods (pkg/scaling/executor/scale_scaledobjects.go).
+_REPLICAS_SET_BY = {(program, ".spec.replicas") for program in ("kube-controller-manager", "keda")}
 _ERROR = "error: "
 _Ours = Mapping[tuple[str, str], Mapping[str, Any]]
 
@@ -150,7 +150,8 @@ def apply(
     try:
         return cluster.apply(url_path, manifest, dry_run=dry_run)
     except ApiException as error:
-        if set(conflicts(error)) != {(_AUTOSCALER, _REPLICAS)}:
+        claims = set(conflicts(error))
+        if not claims or claims - _REPLICAS_SET_BY:
             raise
     if _is_scaled_by_others(cluster, name):
         spec = {key: value for key, value in manifest["spec"].items() if key != "replicas"}

@@ -15,7 +15,10 @@ _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerEr
 _CERTAIN_OF_IMAGE = re.compile(r"InvalidImageName|not found|manifest unknown|denied|nauthorized|forbidden|no match for")
 # A Secret or a key that is not there, a program that the image does not have; not a busy container runtime.
 _CERTAIN_OF_CONFIG = re.compile(r"not found|couldn't find key")
-_CERTAIN_OF_SCHEDULING = re.compile(r"device class .* does not exist")
+# Claims of ours, whose names end with a digest, are made just before the pod: a scheduler may not know them yet.
+_CERTAIN_OF_SCHEDULING = re.compile(
+    r"device class .* does not exist|persistentvolumeclaim \"(?![^\"]*-[0-9a-f]{8}\")[^\"]+\" not found"
+)
 # Started three times: another start would end alike.
 _CERTAIN_RESTARTS = 2
 _EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedPrepareDynamicResources", "Unhealthy")
