@@ -117,6 +117,16 @@ def test_a_clusters_proxy_is_used_for_all_requests(config_file: Path, monkeypatc
     assert proxy.url not in repr((access, platform)), "it may have a password"
 
 
+def test_a_proxy_of_the_environment_may_have_no_scheme(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy", "https_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    write(config_file, clusters=[{"name": "real", "cluster": {"server": "http://cluster.example"}}])
+    with scripted(Reply()) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.removeprefix("http://"))
+        SESSION.open("/ml").cluster.call("GET", "/version")
+    assert [request.path for request in proxy.requests] == ["http://cluster.example/version"]
+
+
 @pytest.mark.parametrize("from_environment", [True, False])
 def test_a_proxy_of_another_kind_is_told(
     config_file: Path, monkeypatch: pytest.MonkeyPatch, from_environment: bool

@@ -85,11 +85,13 @@ class KubernetesSession:
             else:
                 hint = "Create one, for EKS: aws eks update-kubeconfig --name CLUSTER. Or set KUBECONFIG."
                 raise UsageError("no kubeconfig was found, and this is not a pod", hint=hint)
+            if settings.proxy:
+                settings.proxy = _http_proxy(settings.proxy)
         except (ConfigException, kube_config.yaml.YAMLError, RecursionError, *_MISREAD) as error:
             hint = f"See: kubectl config view. The files are {files}."
             raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
-        _require_http(settings.proxy)
-        place = Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE, proxy)
+        own_proxy = settings.proxy if proxy else None
+        place = Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE, own_proxy)
         return KubernetesPlatform(place, lists_all=not namespace)
 
     running = glance = trainer = open
@@ -141,14 +143,18 @@ def _proxy(written: Mapping[str, Any], context: str) -> str | None:
     return next((cluster["proxy-url"] for cluster in found if "proxy-url" in cluster), None)
 
 
-def _require_http(proxy: str | None) -> None:
-    if proxy and not proxy.startswith(("http://", "https://")):
+def _http_proxy(proxy: str) -> str:
+    """Its address, which may be written without a scheme, as kubectl takes it. Raises UsageError for another kind."""
+    if "://" not in proxy:
+        return f"http://{proxy}"
+    if not proxy.startswith(("http://", "https://")):
         message = f"the proxy of the cluster is one of {proxy.partition(':')[0]}, and only HTTP proxies are supported"
         hint = (
             "Name an HTTP proxy as `proxy-url` in the kubeconfig, or in HTTPS_PROXY; or run `kubectl proxy`, and use a "
             "context whose server is http://127.0.0.1:8001."
         )
         raise UsageError(message, hint=hint)
+    return proxy
 
 
 def _require_context(context: str, known: list[str]) -> None:
