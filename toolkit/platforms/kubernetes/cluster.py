@@ -135,7 +135,7 @@ class Cluster(Fenced):
     client: ApiClient = field(repr=False)
     context: str
     namespace: str
-    proxy: str | None = field(default=None, repr=False)
+    proxy: str | None = field(default=None, repr=False, kw_only=True)
 
     @property
     def url(self) -> str:

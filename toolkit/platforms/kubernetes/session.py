@@ -91,7 +91,7 @@ class KubernetesSession:
             hint = f"See: kubectl config view. The files are {files}."
             raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
         own_proxy = settings.proxy if proxy else None
-        place = Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE, own_proxy)
+        place = Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE, proxy=own_proxy)
         return KubernetesPlatform(place, lists_all=not namespace)
 
     running = glance = trainer = open
