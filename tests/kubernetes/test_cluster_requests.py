@@ -122,6 +122,16 @@ def test_without_a_ready_pod_it_is_asked_four_times(kubelet: ScriptedNode, platf
     assert "None of its pods is ready" in error.value.hint
 
 
+def test_a_way_to_the_pods_that_is_closed_is_told_as_that(serving: KubernetesPlatform) -> None:
+    """They are ready, but the API server does not reach them; nothing is behind their address."""
+    asks = (lambda: serving.invoke(NAME, {}), lambda: serving.metrics(NAME, 10))
+    for ask in asks:
+        with pytest.raises(PlatformError, match="error trying to reach service") as error:
+            ask()
+        assert "must let the cluster's in at TCP 8080" in error.value.hint
+        assert "kubectl port-forward" in error.value.hint
+
+
 def test_an_endpoint_that_is_not_there_is_not_found(serving: KubernetesPlatform) -> None:
     with pytest.raises(EndpointNotFound):
         serving.invoke("nobody", {})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from custom_kinds import define, undefine
+from custom_kinds import CUSTOM, define, undefine
 from kubernetes.client import ApiException
 from limited import limited
 from manifests import NAME, config_map, deployment, endpoint, manifest, namespace, placed, service
@@ -129,6 +129,24 @@ def test_replicas_that_somebody_else_s_autoscaler_set_are_left_to_it(platform: K
     assert replicas(platform) == 4
 
 
+def test_the_autoscaler_that_keda_makes_of_ours_is_left_alone(platform: KubernetesPlatform) -> None:
+    """It has all labels of the ScaledObject (kedacore/keda, controllers/keda/hpa.go)."""
+    define(platform.cluster, "ScaledObject")
+    wanted = scaled(platform, "ScaledObject")
+    deploy(platform, wanted)
+    owner = platform.cluster.call("GET", path("ScaledObject", platform.cluster.namespace, NAME))
+    about = {key: owner["metadata"][key] for key in ("name", "uid")}
+    theirs = scaled(platform)[-1].request
+    metadata = {
+        "name": f"keda-hpa-{NAME}",
+        "labels": owner["metadata"]["labels"],
+        "ownerReferences": [{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True, **about}],
+    }
+    body = {**theirs, "metadata": metadata}
+    platform.cluster.call("POST", path("HorizontalPodAutoscaler", platform.cluster.namespace), body)
+    assert plan(platform, wanted).changes == []
+
+
 def test_turning_autoscaling_on_keeps_the_pods_that_serve(platform: KubernetesPlatform) -> None:
     deploy(
         platform,
@@ -146,9 +164,10 @@ def test_turning_autoscaling_on_keeps_the_pods_that_serve(platform: KubernetesPl
     assert replicas(platform) == 2
 
 
-def test_turning_autoscaling_off_brings_the_number_of_the_recipe(platform: KubernetesPlatform) -> None:
+@pytest.mark.parametrize("program", ["kube-controller-manager", "keda"])
+def test_turning_autoscaling_off_brings_the_number_of_the_recipe(platform: KubernetesPlatform, program: str) -> None:
     deploy(platform, scaled(platform))
-    autoscale(platform, 4)
+    write(platform, "Deployment", NAME, program, replicas=4)
     off = [*endpoint()[:-1], deployment(replicas=2)]
     assert verbs(plan(platform, off))["Deployment"] == "update: changes spec.replicas"
     deploy(platform, off)
@@ -418,10 +437,23 @@ def test_a_removal_that_may_not_look_is_refused(platform: KubernetesPlatform, ku
 def test_a_removal_tells_which_rare_kinds_it_may_not_see(
     platform: KubernetesPlatform, kubeconfig: Path, kind: str
 ) -> None:
+    if kind in CUSTOM:
+        define(platform.cluster, kind)
     deploy(platform, endpoint())
     with limited(platform, kubeconfig, ("list", f"{kind.lower()}s")) as theirs:
         *_, told = plan(theirs, ()).not_removed
     assert told.startswith(f"a possible {kind} of this endpoint, which could not be read")
+
+
+def test_of_a_kind_that_is_not_there_nobody_needs_a_right(platform: KubernetesPlatform, kubeconfig: Path) -> None:
+    """A cluster forbids it all the same, and whoever manages it could not give that right."""
+    undefine(platform.cluster, "ScaledObject")
+    deploy(platform, endpoint())
+    with limited(platform, kubeconfig, ("list", "scaledobjects")) as theirs:
+        assert not any("ScaledObject" in told for told in plan(theirs, ()).not_removed)
+        with pytest.raises(PlatformError, match="does not know the kind ScaledObject") as error:
+            plan(theirs, scaled(platform, "ScaledObject"))
+    assert "This cluster has no KEDA" in error.value.hint
 
 
 def test_a_right_that_is_missing_is_told_with_its_rule(platform: KubernetesPlatform, kubeconfig: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from rendering import Kubectl, recipe_file
+from scripted_node import ScriptedNode
 from waiting import until
 
 import toolkit
@@ -76,6 +77,11 @@ class Cluster:
         path.write_text(json.dumps(manifests[kind]))
         probe = ["kubectl", "create", "--dry-run=server", "-f", path]
         until(lambda: subprocess.run(probe, capture_output=True).returncode != 0)
+
+    def told_of(self, condition: str) -> str:
+        """Status and message of a condition of the Deployment."""
+        found = f"jsonpath={{.status.conditions[?(@.type=='{condition}')]['status','message']}}"
+        return self.kubectl("get", "deployment", "chat", "-n", self.namespace, "-o", found)
 
     def there(self) -> set[str]:
         """What the toolkit has made."""
@@ -156,10 +162,12 @@ def test_limits_below_what_the_model_needs_end_the_wait(
     explained(refused, "limit-range")
 
 
-def policy(name: str, namespace: str, group: str, plural: str) -> list[dict[str, Any]]:
+def policy(
+    name: str, namespace: str, group: str, plural: str, message: str = "write the label `team`"
+) -> list[dict[str, Any]]:
     """Each such object needs a label that the toolkit's have not."""
     match = {"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": [plural]}
-    wanted = {"expression": "has(object.metadata.labels.team)", "message": "write the label `team`"}
+    wanted = {"expression": "has(object.metadata.labels.team)", "message": message}
     spec = {"matchConstraints": {"resourceRules": [match]}, "validations": [wanted]}
     of_namespace = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     bound = {"policyName": name, "validationActions": ["Deny"], "matchResources": of_namespace}
@@ -178,6 +186,34 @@ def test_a_policy_of_the_cluster_is_told_with_what_it_wants(cluster: Cluster, gr
     told(refused, f"ValidatingAdmissionPolicy '{name}'", "write the label `team`")
     told(refused, "platform.kubernetes.pod", "write an overlay over `toolkit render RECIPE --out DIR`")
     explained(refused, "pod-refused")
+
+
+def test_what_a_policy_calls_immutable_is_told_and_nothing_is_deleted_for_it(cluster: Cluster) -> None:
+    assert cluster.deploy(cluster.recipe(), "--no-wait").code == 0
+    name, said = f"{cluster.namespace}-team", "the label team is immutable"
+    cluster.apply(*policy(name, cluster.namespace, "apps", "deployments", said))
+    probe = ["kubectl", "annotate", "--dry-run=server", "-n", cluster.namespace, "deployment/chat", "a=b"]
+    until(lambda: subprocess.run(probe, capture_output=True).returncode != 0)
+    newer = cluster.recipe(pod={"annotations": {"version": "2"}})
+    told(cluster.toolkit("plan", newer), f"ValidatingAdmissionPolicy '{name}'", said, "platform.kubernetes.pod")
+
+
+def test_a_quota_that_the_pod_before_still_has_is_waited_for_where_that_goes_first(
+    cluster: Cluster, kubelet: ScriptedNode
+) -> None:
+    """Where it would stay until the new one is ready, nothing comes of waiting."""
+    assert cluster.deploy(cluster.recipe(), "--no-wait").code == 0
+    kubelet.endless = True  # it drains
+    until(lambda: kubelet.turn() or "True" in cluster.told_of("Available"))
+    cluster.make("quota", "gpus", "--hard=requests.nvidia.com/gpu=1")
+    used = ["quota", "gpus", "-n", cluster.namespace, "-o", "jsonpath={.status.used}"]
+    until(lambda: '"1"' in cluster.kubectl("get", *used))
+    for update, state in (("old-first", "Updating"), ("new-first", "Failed")):
+        newer = cluster.recipe(pod={"update": update, "annotations": {"version": update}})
+        assert cluster.deploy(newer, "--no-wait").code == 0
+        until(lambda: "exceeded quota" in cluster.told_of("ReplicaFailure"))
+        listed = json.loads(cluster.toolkit("status", newer, "--json").out)["endpoints"]
+        assert [item["status"] for item in listed] == [state]
 
 
 def test_a_pod_security_standard_is_told_with_the_key_that_breaks_it(cluster: Cluster) -> None:
@@ -315,6 +351,15 @@ def test_who_may_nothing_is_told_the_rule_to_ask_for(cluster: Cluster) -> None:
     become_guest(cluster, recipe)
     rule = f'Ask for this rule in a Role of namespace {cluster.namespace}: {{apiGroups: ["apps"]'
     told(cluster.deploy(recipe), rule, "`toolkit render RECIPE --part rbac` writes all that its users need")
+
+
+def test_who_may_look_into_one_namespace_alone_is_told_to_name_the_recipe(cluster: Cluster) -> None:
+    recipe = cluster.recipe()
+    assert cluster.deploy(recipe, "--no-wait").code == 0
+    become_guest(cluster, recipe, "toolkit-read")
+    said = "you may list endpoints neither of all namespaces nor of toolkit"
+    told(cluster.toolkit("status", "--platform", "kubernetes"), said, "such as: toolkit status RECIPE")
+    assert cluster.toolkit("status", recipe, "--platform", "kubernetes").code == 0
 
 
 def test_who_may_read_sees_the_endpoint_of_the_recipe_and_is_told_what_else_takes(cluster: Cluster) -> None:

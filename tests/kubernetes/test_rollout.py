@@ -30,6 +30,7 @@ from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 ARGS = "INFO non-default args: {}"
 DOWN = Step({**crashed(1, restarts=5).status, "conditions": []})
+CLAIM = 'persistentvolumeclaim "%s" not found'
 MASK = "ValueError: mask_hidden not found in weights but model is a P-EAGLE head"
 
 
@@ -168,6 +169,7 @@ def test_why_no_node_takes_it_is_told_while_it_waits(kubelet: ScriptedNode, plat
             "device-claim",
             "device class",
         ),
+        ([unschedulable(f"0/3 nodes are available: {CLAIM % 'models'}")], "volume", CLAIM % "models"),
         ([scheduled(), started(ARGS, MASK), crashed(1)], "no-mask-hidden", "mask_hidden not found"),
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
@@ -189,6 +191,7 @@ def test_what_is_certain_ends_the_wait_at_once(
         (unschedulable("0/3 nodes are available: 3 cannot allocate all claims."), "device-claim"),
         (unschedulable("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."), "no-node"),
         (unschedulable("pod has unbound immediate PersistentVolumeClaims."), "volume"),
+        (unschedulable(CLAIM % "chat-model-0a1b2c3d"), "volume"),
         (Step(events=[("FailedMount", 'MountVolume.SetUp failed for volume "artifacts"')]), "volume"),
         (waits("ErrImagePull", "dial tcp: i/o timeout"), "image-pull"),
         (waits("CreateContainerError", "context deadline exceeded"), "container-config"),
@@ -317,6 +320,17 @@ def test_back_to_what_it_was_is_done_when_the_pods_of_in_between_are_gone(
     document["status"] = {**counts, **seen, "conditions": [finished]}
     assert rollout.status(platform.cluster, document).status == "Updating"
     wait(platform)
+
+
+def test_what_the_cluster_refused_of_the_version_before_is_not_said_of_the_next(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    document = platform.cluster.call("GET", path("Deployment", platform.cluster.namespace, NAME))
+    message = 'pods "chat-1" is forbidden: violates PodSecurity "restricted:latest"'
+    refused = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    document["status"] = {"observedGeneration": document["metadata"]["generation"], "conditions": [refused]}
+    assert rollout.status(platform.cluster, document).status == "Failed"
+    document["metadata"]["generation"] += 1
+    assert rollout.status(platform.cluster, document).status in ("Creating", "Updating")
 
 
 def test_a_progress_bar_is_its_last_state_and_no_line_is_none(

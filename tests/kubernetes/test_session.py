@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import socket
+import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,10 +15,12 @@ import yaml
 from boto3 import Session
 from real_server import kubeconfig_of, write_kubeconfig
 from scripted_http import Reply, scripted
+from test_cluster_requests import handle
 from urllib3.exceptions import ReadTimeoutError
 
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
+from toolkit.measure.connection import proxy_of
 from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.registry import open_platform, open_readable
@@ -72,6 +78,95 @@ def test_a_kubeconfig_without_a_current_context_wants_one_named(config_file: Pat
     with pytest.raises(UsageError, match="the kubeconfig has no current context"):
         SESSION.open("/ml")
     assert SESSION.open("real/ml").cluster.namespace == "ml"
+
+
+def test_of_several_files_the_first_says_the_current_context_as_for_kubectl(
+    config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = yaml.safe_load(config_file.read_text().replace("real", "other"))
+    (tmp_path / "other").write_text(yaml.safe_dump(other))
+    (tmp_path / "none").write_text(yaml.safe_dump(other | {"current-context": ""}))
+    files = [tmp_path / "none", config_file, tmp_path / "other"]
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, files)))
+    assert SESSION.open("/ml").account().location == "real/ml"
+
+
+def test_a_pod_has_no_cluster_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe for another one must not come here because a kubeconfig is missing."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    with pytest.raises(UsageError, match="there is no kubeconfig, and so no context `production`") as error:
+        SESSION.open("production/ml")
+    assert "set KUBECONFIG, or leave out platform.kubernetes.context" in error.value.hint
+
+
+def test_a_clusters_proxy_is_used_for_all_requests(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "cluster.example")
+    answer = b'{"id": "1", "choices": [], "object": "chat.completion"}'
+    with scripted(Reply(), Reply(parts=[answer])) as proxy:
+        server = {"server": "http://cluster.example", "proxy-url": proxy.url}
+        write(config_file, clusters=[{"name": "real", "cluster": server}])
+        platform = SESSION.open("/ml")
+        platform.cluster.call("GET", "/version")
+        with handle(platform).openai() as client:
+            client.chat.completions.create(model="", messages=[{"role": "user", "content": "hello"}])
+    paths = ("/version", "/api/v1/namespaces/ml/services/chat:http/proxy/v1/chat/completions")
+    assert [request.path for request in proxy.requests] == [f"http://cluster.example{path}" for path in paths]
+    access = platform.openai_access("chat")
+    assert proxy_of(access) == proxy.url, "for what measures"
+    assert proxy.url not in repr((access, platform)), "it may have a password"
+
+
+def test_a_proxy_of_the_environment_may_have_no_scheme(config_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy", "https_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    write(config_file, clusters=[{"name": "real", "cluster": {"server": "http://cluster.example"}}])
+    with scripted(Reply()) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.removeprefix("http://"))
+        SESSION.open("/ml").cluster.call("GET", "/version")
+    assert [request.path for request in proxy.requests] == ["http://cluster.example/version"]
+
+
+@pytest.mark.parametrize("from_environment", [True, False])
+def test_a_proxy_of_another_kind_is_told(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch, from_environment: bool
+) -> None:
+    if from_environment:
+        monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
+    else:
+        server = {"server": "http://cluster.example", "proxy-url": "socks5://127.0.0.1:1080"}
+        write(config_file, clusters=[{"name": "real", "cluster": server}])
+    with pytest.raises(UsageError, match="only HTTP proxies are supported") as error:
+        SESSION.open("/ml")
+    assert "kubectl proxy" in error.value.hint
+
+
+def test_the_name_of_a_clusters_certificate_is_asked_for_whatever_its_address_is(
+    config_file: Path, tmp_path: Path
+) -> None:
+    """As through a tunnel that ends on this machine."""
+    key, certificate, name = tmp_path / "key", tmp_path / "certificate", "cluster.example"
+    subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *subject]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    settings = {"server": "https://127.0.0.1:1", "certificate-authority": str(certificate), "tls-server-name": name}
+    write(config_file, clusters=[{"name": "real", "cluster": settings}])
+    tls, theirs = SESSION.open("/ml").openai_access("chat").tls, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(certificate, key)
+    assert tls
+
+    def connect(address: tuple[str, int]) -> None:
+        with socket.create_connection(address) as line, tls.wrap_socket(line, server_hostname=address[0]) as secured:
+            assert secured.getpeercert()
+
+    async def connect_both_ways() -> None:
+        async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=theirs) as server:
+            address = server.sockets[0].getsockname()
+            await asyncio.to_thread(connect, address)
+            _, writer = await asyncio.open_connection(*address, ssl=tls)
+            writer.close()
+
+    asyncio.run(connect_both_ways())
 
 
 def test_without_a_kubeconfig_the_command_that_makes_one_is_told(

@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 from fakes import Interrupting, Told
+from kubernetes.client import ApiException
 from pod_steps import Step, exited, running, scheduled, waits
 from recorded import RecordingCluster, recorded
 from scripted_http import Reply, scripted
 from scripted_node import ScriptedNode
+from waiting import until
 
 import toolkit
 from tests.unit.training.test_head_comparison import report
@@ -215,6 +217,30 @@ def test_a_pod_that_can_never_start_is_a_failure_and_not_a_wait_for_its_deadline
         desk.train()
     desk.script(*TRAINED)
     assert desk.train().status == "trained"
+
+
+def test_a_pod_that_the_cluster_refuses_is_a_failure_and_not_a_wait_for_the_jobs_deadline(desk: Desk) -> None:
+    """Such a Job has no pods, and says nothing of it: only its events do."""
+    place = f"/api/v1/namespaces/{desk.cluster.namespace}/limitranges"
+    spec = {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}
+    desk.cluster.call("POST", place, {"metadata": {"name": "small"}, "spec": spec})
+    until(lambda: is_refused(desk, "2Gi"))
+    with pytest.raises(TrainingJobFailed, match=r"FailedCreate: .*maximum memory usage per Container is 1Gi"):
+        desk.train()
+    desk.cluster.call("DELETE", f"{place}/small")
+    until(lambda: not is_refused(desk, "2Gi"))
+    assert desk.train().status == "trained"
+
+
+def is_refused(desk: Desk, memory: str) -> bool:
+    """Whether a pod that wants so much is."""
+    container = {"name": "a", "image": "b", "resources": {"limits": {"memory": memory}}}
+    pod = {"metadata": {"name": "one"}, "spec": {"containers": [container]}}
+    try:
+        desk.cluster.call("POST", path("Pod", desk.cluster.namespace), pod, query={"dryRun": "All"})
+    except ApiException:
+        return True
+    return False
 
 
 def test_a_head_that_fails_its_checks_is_put_nowhere(desk: Desk) -> None:

@@ -104,4 +104,21 @@ def test_the_engine_answers_on_one_port_and_cannot_ask_for_the_nodes_credentials
     (policy,) = [item["spec"] for item in made if item["kind"] == "NetworkPolicy"]
     assert policy["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8080}]}]
     to_port_80 = [rule for rule in policy["egress"] if {"protocol": "TCP", "port": 80} in rule["ports"]]
-    assert [rule["to"] for rule in to_port_80] == [[{"ipBlock": {"cidr": "169.254.170.23/32"}}]]
+    blocks = [[peer["ipBlock"]["cidr"] for peer in rule["to"]] for rule in to_port_80]
+    assert blocks == [["169.254.170.23/32", "fd00:ec2::23/128"]], "the agent of EKS Pod Identity, and nobody else"
+
+
+def test_the_engine_reaches_what_its_settings_name() -> None:
+    """A proxy, a mirror of the hub, collectors; but not port 80 of anybody, where the nodes' credentials are."""
+    recipe = on_cluster("gpt-oss-20b/p-eagle")
+    env = {
+        "HTTPS_PROXY": "http://user:word@proxy.example.com:3128",
+        "HF_ENDPOINT": "https://mirror.example.com:8443/hub",
+        "OTHER": "http://169.254.169.254:80 and http://[::1]:no",
+    }
+    args = {"otlp-traces-endpoint": "grpc://otel.monitoring:4317", "extra": {"url": "lm://cache:65432", "b": 1}}
+    engine = recipe.engine.edit(env=env, args={**recipe.engine.args, **args})
+    made = parts([replace(recipe, engine=engine)])["base"]
+    (policy,) = [item["spec"] for item in made if item["kind"] == "NetworkPolicy"]
+    to_anybody = [{port["port"] for port in rule["ports"]} for rule in policy["egress"] if "to" not in rule]
+    assert to_anybody == [{53}, {443, 3128, 4317, 8443, 65432}]

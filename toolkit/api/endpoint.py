@@ -81,7 +81,7 @@ class Endpoint(Served):
         As `model` pass the recipe's name, or "" for the one model served. Only chat completions work.
         """
         package, access = _openai_package(), self.platform.openai_access(self.address)
-        http = package.DefaultHttpxClient(trust_env=not access.loopback, verify=access.tls or True)
+        http = package.DefaultHttpxClient(trust_env=not access.loopback, proxy=access.proxy, verify=access.tls or True)
         client: OpenAI = package.OpenAI(base_url=access.base_url, api_key=access.token, http_client=http)
         return client
 
@@ -90,7 +90,9 @@ class Endpoint(Served):
         import asyncio
 
         package, access = _openai_package(), self.platform.openai_access(self.address)
-        http = package.DefaultAsyncHttpxClient(trust_env=not access.loopback, verify=access.tls or True)
+        http = package.DefaultAsyncHttpxClient(
+            trust_env=not access.loopback, proxy=access.proxy, verify=access.tls or True
+        )
 
         async def token() -> str:
             return await asyncio.to_thread(access.token)  # getting a token may have to fetch credentials

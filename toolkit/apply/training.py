@@ -129,7 +129,8 @@ class _Watch:
     def describe(self, now: float) -> str:
         assert self._job is not None
         of = f" of about {self._expected / 60:.0f} min" if self._expected else ""
-        line = f": {self._now}" if self._now else ""
+        now_or_why = self._now or shorten(self._job.reason, _LONGEST_LINE, placeholder=" …", break_on_hyphens=False)
+        line = f": {now_or_why}" if now_or_why else ""
         since = minutes(now - self._job.entered)
         return f"{self._name}: {_words(self._job.stage)} {since}, in total {minutes(now - self._job.began)}{of}{line}"
 

@@ -17,8 +17,8 @@ from toolkit.errors import EndpointNotFound, InvocationError
 class OpenAIAccess:
     """Base URL of an endpoint's OpenAI route, and `token`, which returns a valid bearer token.
 
-    With `tls` None, this machine's own certificates apply. `explain` turns an error response into an exception; the
-    default assumes that the container sent it.
+    With `tls` None, this machine's own certificates apply, with `proxy` None the environment's proxy. `explain` turns
+    an error response into an exception; the default assumes that the container sent it.
     """
 
     base_url: str
@@ -27,6 +27,7 @@ class OpenAIAccess:
     explain: Callable[[str, ErrorAnswer], InvocationError | EndpointNotFound] = field(
         default=refusal.of_container, repr=False
     )
+    proxy: str | None = field(default=None, repr=False)  # it may have a password
 
     @property
     def loopback(self) -> bool:

@@ -76,6 +76,7 @@ def _settings(access: OpenAIAccess, read_seconds: float) -> dict[str, Any]:
     return {
         "timeout": httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS),
         "trust_env": not access.loopback,
+        "proxy": access.proxy,
         "verify": access.tls or machine_tls(),
     }
 

@@ -279,7 +279,9 @@ def _served_model(listed: Mapping[str, Any]) -> ServedModel:
 
 
 def proxy_of(access: OpenAIAccess) -> str | None:
-    """The URL of the proxy that the environment (`HTTPS_PROXY`, `NO_PROXY`, …) sets for an endpoint."""
+    """The URL of the endpoint's own proxy, or the one that the environment (`HTTPS_PROXY`, `NO_PROXY`, …) sets."""
+    if access.proxy:
+        return access.proxy
     parts = urlsplit(access.base_url)
     if access.loopback or proxy_bypass(parts.netloc):
         return None

@@ -103,16 +103,39 @@ class _AskedAgain(Retry):
         return left
 
 
+class _NamedTls(ssl.SSLContext):
+    """Asks for the certificate of `server_name`, whatever host is connected to: that may be the end of a tunnel."""
+
+    server_name = ""
+
+    @classmethod
+    def create(cls, server_name: str, authority: str | None) -> ssl.SSLContext:
+        context = cls(ssl.PROTOCOL_TLS_CLIENT)
+        context.server_name = server_name
+        if authority:
+            context.load_verify_locations(authority)
+        else:
+            context.load_default_certs()
+        return context
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        return super().wrap_socket(*arguments, **{**options, "server_hostname": self.server_name})
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        return super().wrap_bio(*arguments, **{**options, "server_hostname": self.server_name})
+
+
 @dataclass(frozen=True)
 class Cluster(Fenced):
     """The cluster of a kubeconfig's `context`, or the one that we run in. All calls raise ApiException.
 
-    `namespace` is where the toolkit works.
+    `namespace` is where the toolkit works, `proxy` the kubeconfig's.
     """
 
     client: ApiClient = field(repr=False)
     context: str
     namespace: str
+    proxy: str | None = field(default=None, repr=False, kw_only=True)
 
     @property
     def url(self) -> str:
@@ -208,9 +231,21 @@ class Cluster(Fenced):
     def tls(self) -> ssl.SSLContext:
         """The cluster's certificate authority, and the client certificate where there is one."""
         settings = self.client.configuration
-        context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+        if settings.tls_server_name:
+            context = _NamedTls.create(settings.tls_server_name, settings.ssl_ca_cert)
+        else:
+            context = ssl.create_default_context(cafile=settings.ssl_ca_cert)
         if not settings.verify_ssl:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if settings.cert_file:
             context.load_cert_chain(settings.cert_file, settings.key_file)
         return context
+
+
+def is_served(cluster: Cluster, kind: str) -> bool:
+    """Whether the cluster has the kind, which whoever is logged in may ask (the role system:discovery)."""
+    version, plural, _ = _RESOURCES[kind]
+    with SuppressStatus(403):
+        found = cluster.find(f"/{'apis' if '/' in version else 'api'}/{version}") or {}
+        return any(item["name"] == plural for item in found.get("resources", ()))
+    return True

@@ -24,6 +24,8 @@ _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
+# Of its proxy (apimachinery, pkg/util/proxy): the pod is ready, so it is the way to it that is closed.
+_UNREACHED = "error trying to reach service: "
 _ANONYMOUS = 'User "system:anonymous"'
 _MISSING_KINDS: Mapping[str, str] = {
     "ScaledObject": "This cluster has no KEDA: install it, or remove platform.kubernetes.prometheus.",
@@ -84,6 +86,13 @@ def is_unknown(error: ApiException) -> bool:
     return error.status == 401 or (error.status == 403 and _ANONYMOUS in message_of(error))
 
 
+def way_to_pods(error: ApiException) -> str:
+    """What to do where the API server does not reach a pod that is ready; empty where something else is wrong."""
+    message = message_of(error)
+    cause = diagnose((), message, "kubernetes") if _UNREACHED in message else None
+    return cause.hint if cause else ""
+
+
 def causes_of(error: ApiException) -> list[Cause]:
     """Reason, message and field of all that is wrong."""
     return (status_of(error).get("details") or {}).get("causes") or []
@@ -100,6 +109,8 @@ def _hint(error: ApiException) -> str:
         return LOG_IN
     if error.status == 403 and (refused := _FORBIDDEN.search(message)):
         return _allow(refused)
+    if way := way_to_pods(error):
+        return way
     if error.status in (429, 503, 504):
         return "The API server is busy. Run the same command again in a minute."
     cause = diagnose((), message, "kubernetes")

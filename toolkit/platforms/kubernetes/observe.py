@@ -17,13 +17,22 @@ from toolkit.platforms.kubernetes.cluster import (
     SuppressStatus,
     annotations_of,
     is_ours,
+    is_served,
     labels,
     path,
     selector,
 )
-from toolkit.platforms.kubernetes.documents import seconds
+from toolkit.platforms.kubernetes.documents import Cause, seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of, missing_kind
-from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
+from toolkit.platforms.kubernetes.pods import (
+    OUT_OF_QUOTA,
+    Document,
+    condition,
+    containers,
+    last_refused,
+    refusal,
+    trouble_of,
+)
 from toolkit.platforms.kubernetes.rollout import changed, has_ready_pods, history, pods, readable_events, settled
 from toolkit.platforms.kubernetes.rules.kinds import AUTOSCALERS, ENDPOINTS, KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
@@ -41,9 +50,9 @@ _BOOKKEEPING = ("managedFields", "resourceVersion", "generation", "uid", "creati
 # `conflict with "kubectl" with subresource "scale" using apps/v1`: apimachinery's managedfields.
 _MANAGER = re.compile(r'conflict with "([^"]+)"')
 _IMMUTABLE = re.compile(r"immutable|may not change once set")
-# The autoscaler writes through a Deployment's scale, and runs in this program.
-_AUTOSCALER = "kube-controller-manager"
-_REPLICAS = ".spec.replicas"
+# Autoscalers write through a Deployment's scale: the cluster's own, which runs in the first of these programs, and
+# KEDA's operator below the least number of pods (pkg/scaling/executor/scale_scaledobjects.go).
+_REPLICAS_SET_BY = {(program, ".spec.replicas") for program in ("kube-controller-manager", "keda")}
 _ERROR = "error: "
 _Ours = Mapping[tuple[str, str], Mapping[str, Any]]
 
@@ -141,7 +150,8 @@ def apply(
     try:
         return cluster.apply(url_path, manifest, dry_run=dry_run)
     except ApiException as error:
-        if set(conflicts(error)) != {(_AUTOSCALER, _REPLICAS)}:
+        claims = set(conflicts(error))
+        if not claims or claims - _REPLICAS_SET_BY:
             raise
     if _is_scaled_by_others(cluster, name):
         spec = {key: value for key, value in manifest["spec"].items() if key != "replicas"}
@@ -214,9 +224,11 @@ def _all_ours(cluster: Cluster, wanted: set[str]) -> tuple[dict[tuple[str, str],
         try:
             ours |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind)}
         except ApiException as error:
-            if error.status == 404 and kind in wanted:
+            # Who may see nothing of a kind is forbidden it also where there is no such kind.
+            is_missing = error.status == 404 or (error.status == 403 and not is_served(cluster, kind))
+            if is_missing and kind in wanted:
                 raise missing_kind(kind) from error
-            if error.status == 404:
+            if is_missing:
                 continue
             if error.status != 403 or kind in wanted or not (wanted or rule.is_rare):
                 raise
@@ -233,6 +245,8 @@ def _ours(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
     # Roles without an endpoint are those of the toolkit's users (`render --part rbac`), and no endpoint's.
     wanted = f"{selector(OURS)},{INSTANCE}" if kind == "Role" else selector(OURS)
     listed = cluster.items(path(kind, cluster.namespace), {"labelSelector": wanted})
+    # KEDA makes an autoscaler with all labels of our ScaledObject. What has an owner goes with it.
+    listed = [item for item in listed if not item["metadata"].get("ownerReferences")]
     if kind == "PersistentVolume":
         return [item for item in listed if (item["spec"].get("claimRef") or {}).get("namespace") == cluster.namespace]
     return listed
@@ -264,10 +278,15 @@ def compared(cluster: Cluster, item: Resource, current: Mapping[str, Any]) -> di
         if owners := conflicts(error):
             return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in owners]}
         causes = causes_of(error)
-        if error.status == 422 and causes and all(_IMMUTABLE.search(cause.get("message", "")) for cause in causes):
-            return {"Immutable": sorted({cause.get("field", "") for cause in causes})}
+        if error.status == 422 and causes and all(map(_is_immutable, causes)):
+            return {"Immutable": sorted({cause["field"] for cause in causes})}
         raise
     return {"Changes": list(changes(current, after))}
+
+
+def _is_immutable(cause: Cause) -> bool:
+    """A policy's words name no field: what it refuses would be refused anew, once the object was deleted for it."""
+    return bool(cause.get("field") and _IMMUTABLE.search(cause.get("message", "")))
 
 
 def job_status(cluster: Cluster, job: Document) -> TrainingJob:
@@ -283,7 +302,13 @@ def job_status(cluster: Cluster, job: Document) -> TrainingJob:
         reason = f"{failed.get('reason', '')}: {failed.get('message', '')}"
         return TrainingJob(name, "Failed", "Failed", _last_words(its_pods) or reason, began, _when(failed, began))
     if not its_pods:
-        return TrainingJob(name, "InProgress", "Pending", "", began, began)
+        refused = last_refused(readable_events(cluster, job, "Job"))
+        trouble = refusal(refused) if refused else None
+        # Another Job may have the quota, and end.
+        ends = trouble and trouble.certain and OUT_OF_QUOTA not in trouble.text
+        return TrainingJob(
+            name, "Failed" if ends else "InProgress", "Pending", trouble.text if trouble else "", began, began
+        )
     entered = seconds(its_pods[-1]["metadata"]["creationTimestamp"])
     trouble = trouble_of(its_pods[-1], readable_events(cluster, its_pods[-1]))
     if trouble and trouble.certain:

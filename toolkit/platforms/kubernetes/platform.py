@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kubernetes.client import ApiException
+
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine
@@ -22,7 +24,7 @@ from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.platforms.kubernetes import rollout, runtime
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, is_ours, path
-from toolkit.platforms.kubernetes.errors import api_errors
+from toolkit.platforms.kubernetes.errors import api_errors, is_unknown, message_of
 from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.listing import read_deployed
@@ -129,7 +131,14 @@ class KubernetesPlatform:
 
     def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
-            found = read_deployed(self.cluster, is_wanted, reads_all_logs=bool(details), everywhere=self.lists_all)
+            try:
+                found = read_deployed(self.cluster, is_wanted, reads_all_logs=bool(details), everywhere=self.lists_all)
+            except ApiException as error:
+                if not self.lists_all or error.status != 403 or is_unknown(error):
+                    raise
+                message = f"{self.cluster.context}: you may list endpoints neither of all namespaces nor of"
+                hint = "Name the recipe, which says its namespace, such as: toolkit status RECIPE"
+                raise PlatformError(f"{message} {self.cluster.namespace}: {message_of(error)}", hint=hint) from error
             return Found(tuple(found))
 
     def training_job(self, name: str) -> TrainingJob:
@@ -170,7 +179,8 @@ class KubernetesPlatform:
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         base = f"{self.cluster.url}{runtime.proxy(self.cluster, endpoint)}/v1"
-        return OpenAIAccess(base, self._token, self.cluster.tls(), runtime.on_openai_route)
+        tls, proxy = self.cluster.tls(), self.cluster.proxy
+        return OpenAIAccess(base, self._token, tls, runtime.on_openai_route, proxy)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         with api_errors(f"reading the metrics of {endpoint}"):

@@ -15,10 +15,19 @@ _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerEr
 _CERTAIN_OF_IMAGE = re.compile(r"InvalidImageName|not found|manifest unknown|denied|nauthorized|forbidden|no match for")
 # A Secret or a key that is not there, a program that the image does not have; not a busy container runtime.
 _CERTAIN_OF_CONFIG = re.compile(r"not found|couldn't find key")
-_CERTAIN_OF_SCHEDULING = re.compile(r"device class .* does not exist")
+# Claims of ours, whose names end with a digest, are made just before the pod: a scheduler may not know them yet.
+_CERTAIN_OF_SCHEDULING = re.compile(
+    r"device class .* does not exist|persistentvolumeclaim \"(?![^\"]*-[0-9a-f]{8}\")[^\"]+\" not found"
+)
 # Started three times: another start would end alike.
 _CERTAIN_RESTARTS = 2
 _EVENTS = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedPrepareDynamicResources", "Unhealthy")
+
+# Events of what makes pods, of which the last tells: those of StatefulSets and Jobs, and LeaderWorkerSet's.
+_REFUSED = "FailedCreate"
+_TRIED = (_REFUSED, "SuccessfulCreate", "GroupsProgressing")
+OUT_OF_QUOTA = "exceeded quota: "
+"""In the words of the API server's admission plugin ResourceQuota."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,19 @@ def trouble_of(pod: Document, events: Sequence[Document]) -> Trouble | None:
         return Trouble(f"Unschedulable: {message}", bool(_CERTAIN_OF_SCHEDULING.search(message)))
     last = next((event for event in reversed(events) if event.get("reason") in _EVENTS), None)
     return Trouble(f"{last['reason']}: {last.get('message', '')}") if last else None
+
+
+def last_refused(events: Sequence[Document]) -> Document | None:
+    """The event of the last try to make a pod, where that was refused; they are those of what makes it."""
+    tried = [event for event in events if event.get("reason") in _TRIED]
+    return tried[-1] if tried and tried[-1]["reason"] == _REFUSED else None
+
+
+def refusal(said: Document) -> Trouble:
+    """What such an event, or a condition, says."""
+    message = said.get("message", "")
+    certain = "is forbidden: " in message or " is invalid: " in message  # the next pod would be the same
+    return Trouble(f"{said.get('reason', _REFUSED)}: {message}", certain)
 
 
 def containers(pod: Document) -> list[Document]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from kubernetes.client import ApiException
@@ -25,7 +25,17 @@ from toolkit.platforms.kubernetes.cluster import (
     selector,
 )
 from toolkit.platforms.kubernetes.documents import seconds
-from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
+from toolkit.platforms.kubernetes.pods import (
+    OUT_OF_QUOTA,
+    Document,
+    Trouble,
+    condition,
+    containers,
+    instances,
+    last_refused,
+    refusal,
+    worst,
+)
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.platforms.kubernetes.rules.pausing import PAUSED_ANNOTATION
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
@@ -40,9 +50,6 @@ _FINISHED = "NewReplicaSetAvailable"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _D = TypeVar("_D", bound=Document)
 _COUNT = "deployment.kubernetes.io/revision"
-# Events of what makes pods of a group, of which the last tells: StatefulSets', and LeaderWorkerSet's.
-_REFUSED = "FailedCreate"
-_TRIED = (_REFUSED, "SuccessfulCreate", "GroupsProgressing")
 # Of LeaderWorkerSet's events: a group was started anew because one of its containers had ended.
 _RECREATED, _MOST_RECREATED = "RecreateGroup", 3
 _OF_CONTROLLERS = ("replicas",)  # an autoscaler may set it
@@ -300,9 +307,10 @@ def _sets(cluster: Cluster, endpoint: Document) -> list[dict[str, Any]]:
 
 def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Trouble | None:
     if refused := _refused(deployment, around):
-        message = refused.get("message", "")
-        certain = "is forbidden: " in message or " is invalid: " in message  # the next pod would be the same
-        return Trouble(f"{refused.get('reason', _REFUSED)}: {message}", certain)
+        told = refusal(refused)
+        # The pods that it ends first have the quota until they are gone, and it tries again ever less often.
+        is_freed = OUT_OF_QUOTA in told.text and _ends_old_first(deployment) and not _is_first(deployment)
+        return replace(told, certain=told.certain and not is_freed)
     if is_group(deployment) and (trouble := _recreated(deployment, around)):
         return trouble
     trouble = worst((pod, around.events(pod, "Pod")) for pod in of)
@@ -313,15 +321,26 @@ def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Tr
 
 
 def _refused(endpoint: Document, around: Around) -> Document | None:
-    """What says that the cluster refuses pods; LeaderWorkerSets and StatefulSets have no condition for it."""
+    """What says that the cluster refuses pods; LeaderWorkerSets and StatefulSets have no condition for it.
+
+    Before the controller has seen the Deployment, its condition is that of the version before.
+    """
     if not is_group(endpoint):
         found = condition(endpoint.get("status", {}), "ReplicaFailure")
-        return found if found.get("status") == "True" else None
+        return found if found.get("status") == "True" and _is_observed(endpoint) else None
     for maker, kind in around.makers(endpoint):
-        tried = [item for item in _since_applied(endpoint, around.events(maker, kind)) if item.get("reason") in _TRIED]
-        if tried and tried[-1]["reason"] == _REFUSED:
-            return tried[-1]
+        if refused := last_refused(_since_applied(endpoint, around.events(maker, kind))):
+            return refused
     return None
+
+
+def _ends_old_first(endpoint: Document) -> bool:
+    """Whether an update makes no pod, or group, beside those that are there."""
+    if is_group(endpoint):
+        update = endpoint["spec"].get("rolloutStrategy", {}).get("rollingUpdateConfiguration", {})
+    else:
+        update = endpoint["spec"].get("strategy", {}).get("rollingUpdate", {})
+    return bool(update.get("maxSurge") == 0)
 
 
 def _recreated(endpoint: Document, around: Around) -> Trouble | None:

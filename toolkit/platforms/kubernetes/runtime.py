@@ -17,7 +17,7 @@ from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.endpoint.refusal import ErrorAnswer, retry
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.kubernetes.cluster import Cluster, labels, path
-from toolkit.platforms.kubernetes.errors import LOG_IN, REACH, is_unknown, message_of, status_of
+from toolkit.platforms.kubernetes.errors import LOG_IN, REACH, is_unknown, message_of, status_of, way_to_pods
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT
@@ -89,6 +89,8 @@ def _refusal(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
         hint = LOG_IN
     elif error.status == 403:
         hint = 'Ask for this RBAC rule: {apiGroups: [""], resources: ["services/proxy"], verbs: ["create", "get"]}'
+    elif way := way_to_pods(error):
+        hint = way
     elif error.status in _BUSY:
         hint = "None of its pods is ready. See: toolkit status --platform kubernetes"
     return InvocationError(f"{endpoint}: {message_of(error)}", hint=hint, transient=error.status in _BUSY)

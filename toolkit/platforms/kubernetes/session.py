@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import AmbiguousEndpoint, MissingPackage, PlatformError, UsageError
 from toolkit.home import user_home
@@ -65,24 +65,33 @@ class KubernetesSession:
 
         # A context's name may have slashes (EKS takes the cluster's ARN), a namespace's may not.
         context, _, namespace = (scope or "").rpartition("/")
-        settings, files = Configuration(), _kubeconfig()
+        settings, files, proxy = Configuration(), _kubeconfig(), None
         try:
             if files:
                 _require_small(files)
-                written = kube_config.KubeConfigMerger(files).config.value
-                context = context or written.get("current-context") or ""
+                merged = kube_config.KubeConfigMerger(files)
+                written = merged.config.value
+                # The first file's, as kubectl has it; the client takes the last one's.
+                current = (file.get("current-context") for file in merged.config_files.values())
+                context = context or next(filter(None, current), "")
                 _require_context(context, [item["name"] for item in written["contexts"]])
                 kube_config.load_kube_config(files, context, settings, persist_config=False)
+                if proxy := _proxy(written, context):  # which the client does not read; it goes before NO_PROXY
+                    settings.proxy, settings.no_proxy = proxy, ""
             elif _IN_POD in os.environ:
+                _require_our_own(context)
                 load_incluster_config(settings)
                 context = IN_CLUSTER
             else:
                 hint = "Create one, for EKS: aws eks update-kubeconfig --name CLUSTER. Or set KUBECONFIG."
                 raise UsageError("no kubeconfig was found, and this is not a pod", hint=hint)
+            if settings.proxy:
+                settings.proxy = _http_proxy(settings.proxy)
         except (ConfigException, kube_config.yaml.YAMLError, RecursionError, *_MISREAD) as error:
             hint = f"See: kubectl config view. The files are {files}."
             raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
-        place = Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE)
+        own_proxy = settings.proxy if proxy else None
+        place = Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE, proxy=own_proxy)
         return KubernetesPlatform(place, lists_all=not namespace)
 
     running = glance = trainer = open
@@ -128,8 +137,35 @@ def _require_small(files: str) -> None:
             raise ValueError(f"{name} is larger than {_MOST_BYTES} bytes")
 
 
+def _proxy(written: Mapping[str, Any], context: str) -> str | None:
+    """The `proxy-url` of the context's cluster."""
+    name = next(item["context"]["cluster"] for item in written["contexts"] if item["name"] == context)
+    found = (item["cluster"] for item in written["clusters"] if item["name"] == name)
+    return next((cluster["proxy-url"] for cluster in found if "proxy-url" in cluster), None)
+
+
+def _http_proxy(proxy: str) -> str:
+    """Its address, which may be written without a scheme, as kubectl takes it. Raises UsageError for another kind."""
+    if "://" not in proxy:
+        return f"http://{proxy}"
+    if not proxy.startswith(("http://", "https://")):
+        message = f"the proxy of the cluster is one of {proxy.partition(':')[0]}, and only HTTP proxies are supported"
+        hint = (
+            "Name an HTTP proxy as `proxy-url` in the kubeconfig, or in HTTPS_PROXY; or run `kubectl proxy`, and use a "
+            "context whose server is http://127.0.0.1:8001."
+        )
+        raise UsageError(message, hint=hint)
+    return proxy
+
+
 def _require_context(context: str, known: list[str]) -> None:
     if context not in known:
         what = f"context `{context}`" if context else "current context"
         hint = f"Set platform.kubernetes.context to one of: {', '.join(known) or 'none is there'}."
         raise UsageError(f"the kubeconfig has no {what}", hint=hint)
+
+
+def _require_our_own(context: str) -> None:
+    if context not in ("", IN_CLUSTER):
+        hint = "Mount a kubeconfig and set KUBECONFIG, or leave out platform.kubernetes.context."
+        raise UsageError(f"there is no kubeconfig, and so no context `{context}` but this pod's own cluster", hint=hint)

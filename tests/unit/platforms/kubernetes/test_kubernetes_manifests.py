@@ -350,6 +350,13 @@ def test_a_benchmark_waits_as_long_as_its_endpoint_may_take_to_start(trn2: Recip
         assert item["metadata"]["labels"]["app.kubernetes.io/component"] == "benchmark"
 
 
+def test_no_autoscaler_of_nodes_moves_a_benchmark(gpu: Recipe) -> None:
+    *_, job = parts([gpu, gpu.baseline()])["benchmark"]
+    annotations = job["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["karpenter.sh/do-not-disrupt"] == "true"
+    assert annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
+
+
 def test_manifests_are_applied_as_the_toolkit_does_it(trn2: Recipe) -> None:
     (first,) = [note for note in RULES.notes(ahead(trn2), Account("", "")) if "compiled code only" in note]
     assert "kubectl apply --server-side --field-manager=toolkit -k DIR/compile" in first

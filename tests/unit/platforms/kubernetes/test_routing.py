@@ -64,6 +64,24 @@ def test_kubernetes_schemas_know_what_is_of_its_own_kinds(gpu: Recipe, version: 
             kubernetes_validate.validate(item.request, version, strict=True)
 
 
+def test_where_all_traffic_is_forbidden_gateways_reach_the_picker_and_it_the_pods_and_the_api_server(
+    gpu: Recipe,
+) -> None:
+    recipe = routed(gpu)
+    policy = made(recipe, "NetworkPolicy", f"{recipe.name}-epp")["spec"]
+    pods = made(recipe, "Deployment", recipe.name)["spec"]["template"]
+    assert matches(policy["podSelector"]["matchLabels"], picker(recipe)["spec"]["template"])
+    assert not matches(policy["podSelector"]["matchLabels"], pods)
+    (asked,) = policy["ingress"]
+    port = one(recipe, "InferencePool")["spec"]["endpointPickerRef"]["port"]["number"]
+    assert port in [item["port"] for item in asked["ports"]]
+    assert "from" not in asked, "Gateways are in other namespaces"
+    _, server, engines = policy["egress"]
+    assert [item["port"] for item in server["ports"]] == [443, 6443]
+    assert matches(engines["to"][0]["podSelector"]["matchLabels"], pods)
+    assert [item["port"] for item in engines["ports"]] == [8080]
+
+
 def test_the_pool_has_the_port_of_the_pods_that_answer_and_not_the_picker(gpu: Recipe) -> None:
     recipe = routed(gpu)
     pool, pods = one(recipe, "InferencePool")["spec"], made(recipe, "Deployment", recipe.name)["spec"]["template"]

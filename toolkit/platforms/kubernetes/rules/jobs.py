@@ -22,6 +22,9 @@ from toolkit.recipe.recipe import Recipe
 _COMPILE_SECONDS = 18000
 _KEPT_SECONDS = 7 * 24 * 3600
 _BENCHMARK_SECONDS = 4 * 3600
+# Karpenter and the cluster autoscaler empty nodes that are little used, such as that of a small pod: all that was
+# measured would be lost.
+_UNMOVED = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 PYTHON = "public.ecr.aws/docker/library/python:3.13-slim"
 _PROGRAM = "benchmark.py"
 
@@ -64,7 +67,7 @@ def benchmark(arms: Sequence[Recipe]) -> list[Resource]:
         "activeDeadlineSeconds": _BENCHMARK_SECONDS + _start_seconds(arms),
         "ttlSecondsAfterFinished": _KEPT_SECONDS,
         "template": {
-            "metadata": {"labels": pod_labels(recipe, "benchmark")},
+            "metadata": {"labels": pod_labels(recipe, "benchmark"), "annotations": _UNMOVED},
             "spec": _benchmark_pod(arms, program.name),
         },
     }

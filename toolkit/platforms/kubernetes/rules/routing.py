@@ -15,7 +15,7 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.keys import RoutingSection, cluster
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, manifest, pod_labels, selector
 from toolkit.platforms.kubernetes.rules.pod import grace_seconds
-from toolkit.platforms.kubernetes.rules.security import PORT, container_security, pod_security
+from toolkit.platforms.kubernetes.rules.security import PORT, container_security, picker_policy, pod_security
 from toolkit.recipe.recipe import Recipe
 
 PICKER_ENDING = "-epp"
@@ -33,7 +33,7 @@ PICKER_RULES = [
 ]
 """What the picker may do. Who makes its Role has to be allowed as much."""
 
-_ASKED, _HEALTH = 9002, 9003
+_ASKED, _HEALTH, _METRICS = 9002, 9003, 9090
 _WEIGHTS = {"queue-scorer": 2, "kv-cache-utilization-scorer": 2, "prefix-cache-scorer": 3}
 """Few waiting requests, much free KV cache, and most of all a prefix that the pod has seen."""
 
@@ -60,6 +60,7 @@ def _picker(recipe: Recipe) -> list[Resource]:
     }
     return [
         manifest(recipe, "ServiceAccount", name, automountServiceAccountToken=False),
+        picker_policy(recipe, name, (_ASKED, _METRICS)),
         manifest(recipe, "Role", name, rules=PICKER_RULES),
         manifest(recipe, "RoleBinding", name, roleRef=role, subjects=[account]),
         manifest(recipe, "Service", name, spec={"type": "ClusterIP", "selector": its_pod, "ports": ports}),
