@@ -108,7 +108,7 @@ def test_fits_are_a_sequence_with_verdicts() -> None:
     assert [one.fits for one in found] == [True, False]
     assert found.ok
     assert "fits 1 of 2 instance types" in found._repr_html_()
-    assert "ml.g7e.2xlarge, 1, 1, 17.0 GiB" in repr(found)
+    assert "ml.g7e.2xlarge  1             1   17.0 GiB" in repr(found)
 
 
 def test_an_instance_type_that_does_not_exist_is_corrected() -> None:
