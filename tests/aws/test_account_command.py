@@ -68,5 +68,5 @@ def test_aws_that_cannot_be_reached_is_no_finding(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     code, answer = document(capsys, write_hub_pair(tmp_path, CREATE), "--account")
-    assert (code, answer["error"]) == (3, "PlatformError")
+    assert (code, answer["error"]) == (3, "Unavailable")
     assert answer["message"].startswith("reading the AWS identity: ")
