@@ -248,6 +248,11 @@ def no_such_upload(scope: Scope, world: World) -> bool:
 
 
 @state
+def bucket_of_another_account(scope: Scope, world: World) -> bool:
+    return scope.get("ExpectedBucketOwner", ACCOUNT) != ACCOUNT
+
+
+@state
 def checksum_of_another_kind(scope: Scope, world: World) -> bool:
     bucket = _bucket(scope)
     upload = bucket.multiparts.get(scope["UploadId"]) if bucket else None
