@@ -141,6 +141,23 @@ def test_a_proxy_of_another_kind_is_told(
     assert "kubectl proxy" in error.value.hint
 
 
+@pytest.mark.parametrize("variable", ["NO_PROXY", "no_proxy"])
+def test_a_proxy_that_is_not_for_the_cluster_may_be_of_any_kind(
+    config_file: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
+    monkeypatch.setenv(variable, "cluster.example")
+    write(config_file, clusters=[{"name": "real", "cluster": {"server": "https://cluster.example"}}])
+    assert SESSION.open("/ml").cluster.url == "https://cluster.example"
+
+
+def test_a_proxy_without_a_port_is_told(config_file: Path) -> None:
+    server = {"server": "http://cluster.example", "proxy-url": "HTTP://proxy:port"}
+    write(config_file, clusters=[{"name": "real", "cluster": server}])
+    with pytest.raises(PlatformError, match="cannot use the kubeconfig"):
+        SESSION.open("/ml")
+
+
 def test_the_name_of_a_clusters_certificate_is_asked_for_whatever_its_address_is(
     config_file: Path, tmp_path: Path
 ) -> None:

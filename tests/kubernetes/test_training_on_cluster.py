@@ -31,6 +31,7 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed
 from toolkit.platforms.kubernetes.cluster import Cluster, path, selector
+from toolkit.platforms.kubernetes.observe import job_status
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules.metadata import OURS
 from toolkit.training.job import TrainingJob
@@ -227,6 +228,10 @@ def test_a_pod_that_the_cluster_refuses_is_a_failure_and_not_a_wait_for_the_jobs
     until(lambda: is_refused(desk, "2Gi"))
     with pytest.raises(TrainingJobFailed, match=r"FailedCreate: .*maximum memory usage per Container is 1Gi"):
         desk.train()
+    (job,) = desk.objects("Job")
+    assert job_status(desk.cluster, job).status == "Failed"
+    its_successor = {**job, "metadata": {**job["metadata"], "uid": "another"}}
+    assert job_status(desk.cluster, its_successor).status == "InProgress"
     desk.cluster.call("DELETE", f"{place}/small")
     until(lambda: not is_refused(desk, "2Gi"))
     assert desk.train().status == "trained"

@@ -82,6 +82,7 @@ class Event(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
+_OTHER_LINES = (b":", b"event:", b"id:", b"retry:")
 _DECODER = msgspec.json.Decoder(Event)
 
 
@@ -128,7 +129,7 @@ class EventReader:
     def require_events(self) -> None:
         """Raise InvocationError if what came is something else, such as a web page, or an answer in one piece."""
         beginning = self._beginning.lstrip()
-        if len(beginning) >= len(b"data:") and b"data:" not in beginning and not beginning.startswith(b":"):
+        if len(beginning) >= len(b"data:") and b"data:" not in beginning and not beginning.startswith(_OTHER_LINES):
             shown = beginning[:_SHOWN_BYTES].decode(errors="replace")
             hint = "Look at what answers there: it may be a proxy's page, or a server that does not stream."
             raise InvocationError(f"the answer is no stream of events; it begins with {shown!r}", hint=hint)

@@ -284,13 +284,20 @@ class Answer:
         if thought:
             self._reasoning.append(thought)
         for part in _objects(delta.tool_calls):
-            index = part.get("index")
-            self._tool_calls.setdefault(index if isinstance(index, int) else 0, _ToolCall()).add(part)
+            self._tool_calls.setdefault(self._number_of(part), _ToolCall()).add(part)
         if isinstance(choice.logprobs, dict):
             self._logprobs += _objects(choice.logprobs.get("content"))
         tokens = self._new_tokens(choice, usage)
         if tokens or (tokens is None and (text or thought or calls)):
             self._pieces.append(_Piece(seconds, len(thought), len(text) + len(calls), tokens))
+
+    def _number_of(self, call: Mapping[str, Any]) -> int:
+        """Which tool call it is a part of. Some servers do not number them; then the last, or the next by its `id`."""
+        if isinstance(number := call.get("index"), int):
+            return number
+        last = max(self._tool_calls, default=0)
+        is_next = last in self._tool_calls and _text(call.get("id")) not in ("", self._tool_calls[last].id)
+        return last + 1 if is_next else last
 
     def _new_tokens(self, choice: Choice, usage: Usage | None) -> int | None:
         if choice.token_ids is not None:

@@ -16,11 +16,13 @@ from toolkit.recipe.schema import Expect
 
 NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """A server applies those of generation_config.json otherwise; greedy tokens are then not the model's first choices."""
+FIXED_LENGTH = "ignore_eos"
+"""The field of a request whose answer goes on to its `max_tokens`."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Prompts of one kind. With `fixed_length` every answer has exactly its `max_tokens` (`ignore_eos`).
+    """Prompts of one kind. With `fixed_length` every answer has exactly its `max_tokens` (`FIXED_LENGTH`).
 
     `note` is what a reader of the report has to know, such as what part of a data set this is. `arrivals` are the
     seconds at which the prompts of a trace are asked, in their order; prompts without are asked as a load has it. With

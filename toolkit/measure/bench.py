@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Literal
 
 from toolkit.errors import PlatformError
-from toolkit.measure.arm import Arm, Connection, count_energy
+from toolkit.measure.arm import FIXED_LENGTH, Arm, Connection, count_energy
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
@@ -237,6 +237,8 @@ def _refused(design: Design) -> Iterator[str]:
     for arm in design.all_arms:
         if arm.refused:
             yield f"{arm.name} was asked without {', '.join(sorted(arm.refused))}, which its server refuses"
+        if FIXED_LENGTH in arm.refused and any(workload.fixed_length for workload in design.workloads):
+            yield f"{arm.name}'s answers are as long as they are: without {FIXED_LENGTH} no length can be fixed"
 
 
 def _cut(results: Sequence[RequestResult]) -> list[str]:

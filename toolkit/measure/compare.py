@@ -133,9 +133,11 @@ def compare(before: BenchReport, after: BenchReport) -> Comparison:
     old_speedups, old_arms = {_point(s): s for s in before.speedups}, {_point(a): a for a in before.arms}
     speedups = [(old_speedups[point], s) for s in after.speedups if (point := _point(s)) in old_speedups]
     arms = [(old_arms[point], a) for a in after.arms if (point := _point(a)) in old_arms]
-    if not arms:
+    if not arms or (not speedups and (before.speedups or after.speedups)):
         hint = "Measure both with the same workloads, loads and arms."
-        raise UsageError(f"{before.title} and {after.title} have no point in common to compare", hint=hint)
+        raise UsageError(
+            f"{before.title} and {after.title} have no point, or no speedup, in common to compare", hint=hint
+        )
     return Comparison(
         before=before.title,
         after=after.title,

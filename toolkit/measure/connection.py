@@ -34,6 +34,7 @@ _MOST_STREAMS = 256
 _ROUTE = re.compile(r"/((chat/)?completions|models)$")
 _INVALID = re.compile(": answered (?:400|422): ")
 _NEEDED_FIELDS = {"messages", "stream", "max_tokens", "temperature"}
+_OPENAIS_FIELDS = {"stream_options", "user", "frequency_penalty", "presence_penalty"}
 
 Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -258,7 +259,7 @@ async def refused_fields(connection: HttpConnection, body: Mapping[str, Any]) ->
             others = body.keys() - refused - _NEEDED_FIELDS
             if not (named := {name for name in others if re.search(rf"\b{name}\b", "".join(said))}):
                 return frozenset()
-            refused |= named
+            refused |= named - _OPENAIS_FIELDS or named  # some repeat the whole request in their answer
         else:
             return refused
 

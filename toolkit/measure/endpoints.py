@@ -22,7 +22,7 @@ from toolkit.catalog import lookup
 from toolkit.endpoint.metrics import Figure
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
-from toolkit.measure.arm import GENERAL, Arm, Metered, Served, Workload
+from toolkit.measure.arm import FIXED_LENGTH, GENERAL, Arm, Metered, Served, Workload
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import KEY_VARIABLE, connect_endpoint, connect_url, refused_fields, served_model
 from toolkit.measure.design import Design, Load
@@ -254,7 +254,7 @@ async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
                 cache_salt=_engine("").cache_salt,
             )
             short = body(arm, Ask(GENERAL, 0), Timing(0.0, max_tokens=1, cold_cache=True))
-            refused = await refused_fields(connection, short)
+            refused = await refused_fields(connection, {**short, FIXED_LENGTH: True})
             salt = "" if arm.cache_salt in refused else arm.cache_salt
             yield replace(arm, connection=replace(connection, refused=refused), refused=refused, cache_salt=salt)
         return

@@ -22,7 +22,7 @@ from typing import Any
 from toolkit.endpoint.generation import Acceptance, Answer
 from toolkit.endpoint.request import chat_body
 from toolkit.errors import PlatformError
-from toolkit.measure.arm import NO_PENALTIES, Arm, Connection, Workload
+from toolkit.measure.arm import FIXED_LENGTH, NO_PENALTIES, Arm, Connection, Workload
 from toolkit.measure.result import Outcome, RequestResult
 from toolkit.recipe.captured import MEASURED
 from toolkit.recipe.prompts import Message
@@ -117,7 +117,7 @@ def body(arm: Arm, ask: Ask, timing: Timing) -> Mapping[str, Any]:
     """
     prompt = ask.workload.prompts[ask.prompt]
     length = {"max_tokens": prompt.max_tokens or timing.max_tokens}
-    fixed = {"ignore_eos": True} if ask.workload.fixed_length else {}
+    fixed = {FIXED_LENGTH: True} if ask.workload.fixed_length else {}
     cache = token_hex(16) if ask.cache is None else f"{timing.salt} {ask.cache}"
     salt = {"extra_body": {arm.cache_salt: cache}} if timing.cold_cache and arm.cache_salt else {}
     return chat_body(

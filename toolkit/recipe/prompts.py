@@ -22,7 +22,7 @@ Message = Mapping[str, Any]
 makes; that of a tool the `tool_call_id` and `name` of what it answers.
 """
 
-PROMPT_COLUMNS = ("messages", "conversations", "conversation", "turns", "prompt", "question")
+PROMPT_COLUMNS = ("messages", "conversations", "turns", "prompt", "question", "conversation")
 """The first of these columns that a row has is its prompt. A request that was captured has it in `body`."""
 SYSTEM_COLUMNS = ("system", "system_prompt")
 """Where a row has the system prompt beside its messages, as LLaMA-Factory's ShareGPT and OpenOrca have it."""
@@ -35,6 +35,8 @@ _ROLES = {
     **dict.fromkeys(("gpt", "chatgpt", "bing", "bard"), "assistant"),
 }
 _INSTRUCTIONS = ("system", "developer")
+_COLUMNS_OF_MESSAGES = ("messages", "conversations", "conversation")
+_OBJECTS = re.compile(r"\[\s*\{")
 # A list of messages, whose first key is one of theirs: a question may begin with any other JSON.
 _MESSAGES_AS_TEXT = re.compile(r"""\[\s*\{\s*["'](role|from|content|value)["']\s*:""")
 
@@ -123,7 +125,8 @@ def messages_of(row: Mapping[str, Any], location: str) -> tuple[str, list[Messag
     column = next((name for name in PROMPT_COLUMNS if row.get(name) is not None), None)
     if column is None:
         raise refusal(location, f"no prompt: the row has {columns_of(row)}")
-    messages = list(_messages(row[column], f"{location}: `{column}`"))
+    has_messages = column in _COLUMNS_OF_MESSAGES
+    messages = list(_messages(row[column], f"{location}: `{column}`", has_messages=has_messages))
     system = next((row[name] for name in SYSTEM_COLUMNS if isinstance(row.get(name), str) and row[name].strip()), "")
     if system and not any(message["role"] in _INSTRUCTIONS for message in messages):
         messages.insert(0, {"role": "system", "content": system})
@@ -134,8 +137,9 @@ def _is_turns(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], str)
 
 
-def _messages(value: Any, location: str) -> Iterator[Message]:
-    if isinstance(value, str) and _MESSAGES_AS_TEXT.match(value):  # a cell of a CSV file
+def _messages(value: Any, location: str, *, has_messages: bool) -> Iterator[Message]:
+    is_list = _OBJECTS if has_messages else _MESSAGES_AS_TEXT
+    if isinstance(value, str) and is_list.match(value):  # a cell of a CSV file
         value = decode(value, location)
     if isinstance(value, str):
         yield {"role": "user", "content": value}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from toolkit.catalog import methods
 from toolkit.catalog.methods import EngineMethod
@@ -201,7 +202,7 @@ def _dumped(value: Any, *, what_runs: bool) -> Any:
         return {key: _dumped(each, what_runs=what_runs) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_dumped(each, what_runs=what_runs) for each in value]
-    return value
+    return to_jsonable_python(value)
 
 
 def _edited(before: Any, file: Path, key: str, value: Any) -> Any:

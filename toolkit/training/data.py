@@ -175,7 +175,7 @@ def _prepare_samples(
 
 
 _FILE = "data.json"
-_FORM = 3
+_FORM = 4
 """Samples of an earlier form are made anew, from the same answers."""
 
 

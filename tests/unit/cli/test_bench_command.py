@@ -208,7 +208,7 @@ def test_a_server_that_refuses_what_openais_api_has_not_is_asked_without(
 
     assert (holds["on"], holds["baseline"]) == (True, True)
     assert all("user" in fields and "stream_options" in fields for fields in asked)
-    without = "cache_salt, repetition_penalty, return_token_ids"
+    without = "cache_salt, ignore_eos, repetition_penalty, return_token_ids"
     assert f"speculative was asked without {without}, which its server refuses" in found["notes"]
     assert any("may have been in the caches of speculative" in note for note in found["notes"])
 

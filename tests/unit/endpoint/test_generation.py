@@ -186,6 +186,29 @@ def test_a_call_whose_number_is_none_is_the_first(index: object) -> None:
     assert [call["function"] for call in answer.tool_calls] == [{"name": "f", "arguments": ""}]
 
 
+def test_calls_without_a_number_are_told_apart_by_their_ids() -> None:
+    parts = [
+        {"id": "a", "function": {"name": "f", "arguments": '{"x"'}},
+        {"function": {"arguments": ": 1}"}},
+        {"id": "b", "function": {"name": "g", "arguments": "{}"}},
+    ]
+    answer = result(
+        event_stream(
+            [choice(delta={"tool_calls": [part]}) for part in parts] + [choice(delta={}, finish_reason="tool_calls")]
+        )
+    )
+    assert [(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in answer.tool_calls] == [
+        ("a", "f", '{"x": 1}'),
+        ("b", "g", "{}"),
+    ]
+
+
+@pytest.mark.parametrize("beginning", [b"retry: 3000\n", b"id: 1\nevent: message\n"])
+def test_a_stream_that_breaks_before_its_first_data_is_one(beginning: bytes) -> None:
+    with pytest.raises(InvocationError, match="the stream ended too early"):
+        result(beginning)
+
+
 def test_log_probabilities_that_were_asked_for_are_in_the_answer() -> None:
     tokens = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in "ab"]
     events = [choice(delta={"content": one["token"]}, logprobs={"content": [one]}) for one in tokens]

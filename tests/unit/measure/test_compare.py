@@ -97,8 +97,11 @@ def test_reports_without_a_common_point_are_not_said_to_be_as_good() -> None:
         speedups=tuple(replace(item, concurrency=99) for item in example().speedups),
         arms=tuple(replace(item, concurrency=99) for item in example().arms),
     )
-    with pytest.raises(UsageError, match="have no point in common"):
-        compare(example(), others)
+    without_speedups = replace(example(), speedups=())
+    for before, after in ((example(), others), (example(), without_speedups), (without_speedups, example())):
+        with pytest.raises(UsageError, match="have no point, or no speedup, in common"):
+            compare(before, after)
+    assert compare(without_speedups, without_speedups).arms
 
 
 def test_it_is_shown_in_tables_that_fit() -> None:

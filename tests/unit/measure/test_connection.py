@@ -164,6 +164,19 @@ def test_a_busy_server_that_names_a_field_does_not_refuse_it(status: int) -> Non
         assert with_url(server.url, use) == frozenset()
 
 
+def test_of_the_fields_of_a_request_that_is_repeated_those_go_first_that_openais_api_has_not() -> None:
+    def refusing(request: Served) -> Answer:
+        others = request.body.keys() & {"ignore_eos", "top_k"}
+        return document({"error": f"extra fields in {request.body}"}, 422) if others else AT_ONCE
+
+    async def use(connection: HttpConnection) -> frozenset[str]:
+        own = {"messages": [], "stream": True, "user": "me", "stream_options": {"include_usage": True}}
+        return await refused_fields(connection, {**own, "ignore_eos": True, "top_k": 1})
+
+    with streaming(refusing) as server:
+        assert with_url(server.url, use) == {"ignore_eos", "top_k"}
+
+
 def test_no_server() -> None:
     with streaming(AT_ONCE) as server:
         pass

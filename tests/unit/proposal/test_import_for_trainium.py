@@ -65,6 +65,18 @@ def test_a_command_of_the_fork_drafts_with_a_model_whatever_method_it_names(text
     assert not [finding for finding in made.findings if finding.code.startswith(("neuron.by-hand", "neuron.config"))]
 
 
+def test_a_drafter_keeps_its_revision(tmp_path: Path) -> None:
+    recipe, _ = imported(SAMPLE.replace('"method": "eagle"', '"revision": "abc"'), tmp_path)
+    assert recipe["speculation"]["revision"] == "abc"
+
+
+@pytest.mark.parametrize(("key", "method"), [("enable_eagle_speculation", "eagle"), ("is_medusa", "medusa")])
+def test_a_head_that_no_engine_here_takes_is_no_draft_model(key: str, method: str, tmp_path: Path) -> None:
+    recipe, made = imported(TUTORIAL.replace("enable_fused_speculation", key), tmp_path)
+    assert recipe["speculation"]["method"] == method
+    assert [finding for finding in made.findings if finding.severity == "error"]
+
+
 def test_unfused_drafting_stays(tmp_path: Path) -> None:
     recipe, _ = imported(TUTORIAL.replace('speculation": true', 'speculation": false'), tmp_path)
     assert recipe["engine"]["args"]["override-neuron-config"] == {"enable_fused_speculation": False}

@@ -121,6 +121,17 @@ def test_json_and_parquet() -> None:
     assert texts(parquet(turns=[["one", "more"], ["two"]]), "a.parquet") == ["one", "two"]
 
 
+def test_messages_in_a_cell_may_begin_with_any_of_their_keys() -> None:
+    cell = json.dumps([{"id": 1, **USER}])
+    assert texts(json.dumps({"messages": cell}), "a.jsonl") == ["Hi"]
+    assert texts(json.dumps({"prompt": cell}), "a.jsonl") == [cell]
+
+
+def test_the_number_of_a_conversation_beside_a_prompt_is_no_prompt() -> None:
+    for number in ("c-17", 17):
+        assert texts(json.dumps({"prompt": "Hi", "conversation": number}), "a.jsonl") == ["Hi"]
+
+
 def test_of_sharegpts_conversations_those_that_ask_nothing_are_left_out() -> None:
     def said(*turns: tuple[str, str]) -> dict[str, Any]:
         return {"id": "a", "conversations": [{"from": who, "value": text} for who, text in turns]}

@@ -50,6 +50,12 @@ def test_a_shipped_recipe_for_trainium_has_no_errors(name: str) -> None:
     assert check(name).errors == []
 
 
+@pytest.mark.parametrize("name", catalogue())
+def test_a_shipped_recipe_is_json_data(name: str) -> None:
+    recipe = load(name)
+    assert json.loads(json.dumps(recipe.to_dict())) == recipe.to_dict()
+
+
 @pytest.mark.parametrize("name", ON_AWS)
 def test_a_recipe_is_named_after_its_file(name: str) -> None:
     assert load(name).name == name.replace("/", "-").replace(".", "-")

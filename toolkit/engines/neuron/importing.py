@@ -13,6 +13,7 @@ from toolkit.engines.neuron.checks import DRAFTING_KEYS
 from toolkit.engines.neuron.flags import PLUGIN_SINCE
 from toolkit.engines.neuron.generations import ANY_ENGINE, generations
 from toolkit.recipe.imported import Imported
+from toolkit.recipe.schema import SpeculationSection
 
 _OWN = "the toolkit sets it itself"
 # Variables, and why a recipe has no place for them.
@@ -23,7 +24,7 @@ _OWN_VARIABLES = {
 }
 _FORKS, _PLUGINS = "override-neuron-config", "override_neuron_config"
 _VLLM_NEURONS = "neuron_config"
-_DRAFTER_KEYS = ("method", "model", "num_speculative_tokens")
+_DRAFTER_KEYS = SpeculationSection.model_fields
 
 
 def adopt(imported: Imported) -> bool:
@@ -76,7 +77,11 @@ def _speculation(imported: Imported, own: dict[str, Any], is_fork: bool) -> None
         return
     if drafting.get("is_eagle3"):
         imported.speculation["method"] = "eagle3"
-    elif is_fork and not drafting.get("enable_eagle_speculation"):
+    elif drafting.get("enable_eagle_speculation"):
+        imported.speculation["method"] = "eagle"  # which no engine here has, as `check` says
+    elif drafting.get("is_medusa"):
+        imported.speculation["method"] = "medusa"
+    elif is_fork:
         imported.speculation["method"] = "draft-model"  # its `method: eagle` only has to pass vLLM's own check
     for key in [key for key in imported.speculation if key not in _DRAFTER_KEYS]:
         imported.leave_out(

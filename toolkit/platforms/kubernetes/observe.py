@@ -203,11 +203,9 @@ def _set_by_us(deployment: Mapping[str, Any]) -> bool:
 
 
 def _is_scaled_by_others(cluster: Cluster, deployment: str) -> bool:
-    """Whether there is an autoscaler that neither we nor, for us, KEDA made."""
+    """Whether there is an autoscaler that neither we nor, for us, KEDA made, which has our labels."""
     return any(
-        item["spec"]["scaleTargetRef"]["name"] == deployment
-        and not is_ours(item)
-        and not item["metadata"].get("ownerReferences")
+        item["spec"]["scaleTargetRef"]["name"] == deployment and not is_ours(item)
         for item in cluster.items(path("HorizontalPodAutoscaler", cluster.namespace), {})
     )
 
@@ -302,7 +300,7 @@ def job_status(cluster: Cluster, job: Document) -> TrainingJob:
         reason = f"{failed.get('reason', '')}: {failed.get('message', '')}"
         return TrainingJob(name, "Failed", "Failed", _last_words(its_pods) or reason, began, _when(failed, began))
     if not its_pods:
-        refused = last_refused(readable_events(cluster, job, "Job"))
+        refused = last_refused([event for event in readable_events(cluster, job, "Job") if _is_of(event, job)])
         trouble = refusal(refused) if refused else None
         # Another Job may have the quota, and end.
         ends = trouble and trouble.certain and OUT_OF_QUOTA not in trouble.text
@@ -315,6 +313,11 @@ def job_status(cluster: Cluster, job: Document) -> TrainingJob:
         return TrainingJob(name, "Failed", "Failed", trouble.text, began, entered)
     stage = "Training" if its_pods[-1].get("status", {}).get("phase") == "Running" else "Starting"
     return TrainingJob(name, "InProgress", stage, trouble.text if trouble else "", began, entered)
+
+
+def _is_of(event: Document, job: Document) -> bool:
+    """Not of the Job that it replaced, which had the same name."""
+    return bool(event.get("involvedObject", {}).get("uid") == job["metadata"]["uid"])
 
 
 def _last_words(of: list[Document]) -> str:

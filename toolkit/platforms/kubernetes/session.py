@@ -56,7 +56,7 @@ class KubernetesSession:
         Raises UsageError for a missing package, kubeconfig or context, PlatformError for a kubeconfig that is none.
         """
         try:
-            from kubernetes.client import ApiClient, Configuration
+            from kubernetes.client import ApiClient, Configuration, rest
             from kubernetes.config import ConfigException, kube_config, load_incluster_config
         except ImportError as error:
             raise MissingPackage("the kubernetes package is not installed", extra="kubernetes") from error
@@ -85,13 +85,14 @@ class KubernetesSession:
             else:
                 hint = "Create one, for EKS: aws eks update-kubeconfig --name CLUSTER. Or set KUBECONFIG."
                 raise UsageError("no kubeconfig was found, and this is not a pod", hint=hint)
-            if settings.proxy:
+            if settings.proxy and not rest.should_bypass_proxies(settings.host, settings.no_proxy or ""):
                 settings.proxy = _http_proxy(settings.proxy)
+            client = ApiClient(settings)
         except (ConfigException, kube_config.yaml.YAMLError, RecursionError, *_MISREAD) as error:
             hint = f"See: kubectl config view. The files are {files}."
             raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
         own_proxy = settings.proxy if proxy else None
-        place = Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE, proxy=own_proxy)
+        place = Cluster(client, context, namespace or DEFAULT_NAMESPACE, proxy=own_proxy)
         return KubernetesPlatform(place, lists_all=not namespace)
 
     running = glance = trainer = open
@@ -148,11 +149,11 @@ def _http_proxy(proxy: str) -> str:
     """Its address, which may be written without a scheme, as kubectl takes it. Raises UsageError for another kind."""
     if "://" not in proxy:
         return f"http://{proxy}"
-    if not proxy.startswith(("http://", "https://")):
+    if not proxy.lower().startswith(("http://", "https://")):
         message = f"the proxy of the cluster is one of {proxy.partition(':')[0]}, and only HTTP proxies are supported"
         hint = (
             "Name an HTTP proxy as `proxy-url` in the kubeconfig, or in HTTPS_PROXY; or run `kubectl proxy`, and use a "
-            "context whose server is http://127.0.0.1:8001."
+            "context whose server is http://127.0.0.1:8001, with NO_PROXY=127.0.0.1."
         )
         raise UsageError(message, hint=hint)
     return proxy
