@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from toolkit.home import HOME_VARIABLE, home
+
 PIP = ("AWS_", "DBUS_", "KEYRING_", "NETRC", "PIP_")
 """The beginnings of variables that pip reads, or a keyring that has its passwords."""
 
@@ -44,7 +46,10 @@ def python_command(*arguments: str) -> list[str]:
 def own_variables(*beginnings: str) -> dict[str, str]:
     """Of our own what any program needs, the proxies, and those that begin with one of `beginnings`."""
     wanted = (*_ANY_PROGRAMS, *beginnings)
-    return {name: value for name, value in os.environ.items() if name.startswith(wanted) or is_proxy(name)}
+    found = {name: value for name, value in os.environ.items() if name.startswith(wanted) or is_proxy(name)}
+    if HOME_VARIABLE in found:
+        found[HOME_VARIABLE] = str(home())  # a relative one is that of our own folder
+    return found
 
 
 def is_proxy(name: str) -> bool:

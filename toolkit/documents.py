@@ -74,6 +74,13 @@ def collect(parts: Iterable[bytes], limits: Limits = LIMITS) -> bytes:
     return bytes(found)
 
 
+NO_PROXY = (
+    "Correct ALL_PROXY, HTTP_PROXY or HTTPS_PROXY: http://HOST:PORT, with `#`, `?` and `/` of a password as %23, %3F "
+    "and %2F."
+)
+"""What helps where a proxy's address is none."""
+
+
 @contextmanager
 def making_client() -> Iterator[None]:
     """For making a client of httpx, which takes proxies and certificates of the environment. Raises PlatformError."""
@@ -90,8 +97,8 @@ def making_client() -> Iterator[None]:
         message = f"the certificates of the environment cannot be read: {error.strerror or error}"
         raise PlatformError(message, hint="Correct SSL_CERT_FILE or SSL_CERT_DIR, or unset it.") from error
     except (ValueError, httpx.InvalidURL) as error:
-        hint = "Correct ALL_PROXY, HTTP_PROXY or HTTPS_PROXY: http://HOST:PORT."
-        raise PlatformError(f"the proxy of the environment cannot be used: {error}", hint=hint) from error
+        # Not in httpx's words: they may have a piece of the password.
+        raise PlatformError("the proxy of the environment cannot be used: it is no address", hint=NO_PROXY) from error
 
 
 def connection_hint(error: Exception, otherwise: str) -> str:

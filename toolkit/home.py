@@ -9,6 +9,7 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 
+HOME_VARIABLE = "TOOLKIT_HOME"
 OF_ONES_OWN = "Set TOOLKIT_HOME to a folder of your own."
 """What helps where the home is somebody else's, or cannot be written."""
 
@@ -18,7 +19,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 def home() -> Path:
     """`$TOOLKIT_HOME`, else `~/.toolkit`. Absolute: processes that work in another folder are told of it."""
-    named = Path(os.environ.get("TOOLKIT_HOME") or "~/.toolkit")
+    named = Path(os.environ.get(HOME_VARIABLE) or "~/.toolkit")
     # Where a variable is set by another than a shell, such as a Dockerfile's ENV, nobody has expanded the `~`.
     return user_home().joinpath(*named.parts[1:]) if named.parts[:1] == ("~",) else named.absolute()
 
@@ -27,7 +28,7 @@ def require_folder() -> None:
     """Raise UsageError where the home is something else than a folder, in which nothing would be found."""
     folder = home()
     if folder.exists() and not folder.is_dir():
-        said = "TOOLKIT_HOME" if os.environ.get("TOOLKIT_HOME") else "the toolkit's home"
+        said = HOME_VARIABLE if os.environ.get(HOME_VARIABLE) else "the toolkit's home"
         raise UsageError(f"{said} is {folder}, which is no folder", hint="Set TOOLKIT_HOME to a folder, or unset it.")
 
 

@@ -51,11 +51,11 @@ def control_groups(controller: str, proc: Path = _PROC, cgroup: Path = _CGROUP) 
 
 def _own_group(proc: Path, controller: str) -> PurePosixPath:
     """As the kernel names it; the root where a container sees no other."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
         for line in (proc / "self" / "cgroup").read_text().splitlines():
-            _, controllers, name = line.split(":", 2)
-            if controller in controllers.split(","):
-                return PurePosixPath("/", name)
+            parts = line.split(":", 2)
+            if len(parts) == 3 and controller in parts[1].split(","):
+                return PurePosixPath("/", parts[2])
     return PurePosixPath("/")
 
 

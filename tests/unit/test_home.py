@@ -12,6 +12,7 @@ from other_user import as_nobody
 
 from toolkit.api.context import read_lock_of
 from toolkit.catalog.updates import NOTHING, read_update
+from toolkit.children import own_variables
 from toolkit.cli.main import run
 from toolkit.engines.vllm import fetched  # noqa: F401 - loaded now: `nobody` may not read it
 from toolkit.engines.vllm.asking import ask
@@ -36,6 +37,11 @@ from toolkit.recipe.recipe import Recipe
 def test_a_home_that_no_shell_has_expanded(named: str, is_at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLKIT_HOME", named)
     assert home() == is_at
+
+
+def test_processes_that_work_elsewhere_have_the_same_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLKIT_HOME", "kept")
+    assert own_variables("TOOLKIT_")["TOOLKIT_HOME"] == str(Path.cwd() / "kept")
 
 
 def test_a_cache_that_is_not_absolute_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,11 +136,11 @@ def wait_settled(
 ) -> bool:
     """Wait until the endpoint can be changed, which AWS refuses during another operation. Returns whether it exists.
 
-    Raises WaitTimeout.
+    Raises WaitTimeout, and Unavailable if the platform does not answer for five minutes.
     """
     deadline = clock() + timeout
     try:
-        while (status := platform.status(endpoint).status) in (*UNDER_WAY, "Deleting"):
+        while (status := _ask(platform, endpoint, clock, sleep).status) in (*UNDER_WAY, "Deleting"):
             if clock() > deadline:
                 raise WaitTimeout(f"{endpoint} is still {status} after {timeout:.0f} s", hint=_AGAIN)
             progress.update(f"{endpoint} is {status.lower()}; waiting until it can be changed")
@@ -157,15 +157,29 @@ def wait_deleted(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return when the endpoint is deleted. Raises WaitTimeout after `timeout` seconds."""
+    """Return when the endpoint is deleted. Raises WaitTimeout after `timeout` seconds, Unavailable as above."""
     deadline = clock() + timeout
     try:
         while clock() <= deadline:
-            platform.status(endpoint)
+            _ask(platform, endpoint, clock, sleep)
             sleep(platform.poll_seconds)
     except EndpointNotFound:
         return
     raise WaitTimeout(f"{endpoint} is still being deleted after {timeout:.0f} s", hint=_AGAIN)
+
+
+def _ask(
+    platform: Waitable, endpoint: str, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> EndpointStatus:
+    """The endpoint's status, asked again while the platform does not answer. Raises EndpointNotFound, Unavailable."""
+    since = clock()
+    while True:
+        try:
+            return platform.status(endpoint)
+        except Unavailable:
+            if clock() - since > PATIENCE_SECONDS:
+                raise
+        sleep(platform.poll_seconds)
 
 
 @dataclass

@@ -173,6 +173,9 @@ class _Ending:
     deadline: float = 0.0
 
     def begin(self, number: int, frame: FrameType | None) -> None:
+        """That a terminal closes the shell tells, then the kernel: the second may not interrupt the clearing up."""
+        if self.deadline and os.name == "posix" and number == signal.SIGHUP:
+            return
         self.deadline = self.deadline or time.monotonic() + _PATIENCE_SECONDS
         self.interrupt(number, frame)
 

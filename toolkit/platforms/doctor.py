@@ -85,7 +85,8 @@ def _memory() -> Examined:
 
 
 def _disk(home: Path) -> Examined:
-    parent = next(folder for folder in (home, *home.parents) if folder.is_dir())
+    # `Path.is_dir` raises PermissionError in somebody else's home, before Python 3.14.
+    parent = next(folder for folder in (home, *home.parents) if os.path.isdir(folder))  # noqa: PTH112
     free = shutil.disk_usage(parent).free / _GB
     writable = os.access(parent, os.W_OK)
     detail = f"{free:.1f} GB free at {parent}" if writable else f"{parent} is not writable"

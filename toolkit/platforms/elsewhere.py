@@ -16,9 +16,12 @@ def open_files(source: ModelSource) -> ModelFiles:
     import boto3
 
     from toolkit.platforms.sagemaker.answers import check_answers
+    from toolkit.platforms.sagemaker.clients import open_client
+    from toolkit.platforms.sagemaker.errors import aws_errors
     from toolkit.platforms.sagemaker.objects import S3Files
 
-    return S3Files(source.model, check_answers(boto3.Session()).client("s3"))
+    with aws_errors("opening an AWS session"):
+        return S3Files(source.model, open_client(check_answers(boto3.Session()), "s3"))
 
 
 def find_digest(image: str) -> str:
@@ -29,8 +32,11 @@ def find_digest(image: str) -> str:
     import boto3
 
     from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.errors import aws_errors
     from toolkit.platforms.sagemaker.images import ECR_HOST, ecr_digest, registry_digest
 
     if ecr := ECR_HOST.fullmatch(parse(image).registry):
-        return ecr_digest(Clients(boto3.Session(region_name=ecr[1]), attempts=2), image)
+        with aws_errors("opening an AWS session"):
+            clients = Clients(boto3.Session(region_name=ecr[1]), attempts=2)
+        return ecr_digest(clients, image)
     return registry_digest(image)

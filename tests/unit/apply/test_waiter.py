@@ -453,6 +453,18 @@ class Away(Scripted):
         return super().status(endpoint)
 
 
+def test_what_settles_or_is_deleted_is_waited_for_while_the_platform_does_not_answer() -> None:
+    clock = FakeClock()
+    assert wait_settled(Away(True, *[False] * 100), "e", 9999, Told(), clock, clock.sleep)
+    assert clock.seconds == 202
+    gone = Away(*[False] * 100)
+    gone._left["e"] = [None]
+    wait_deleted(gone, "e", 9999, clock, clock.sleep)
+    assert clock.seconds == 402
+    with pytest.raises(Unavailable):
+        wait_settled(Away(*[False] * 1000), "e", 9999, Told(), clock, clock.sleep)
+
+
 def test_a_platform_that_does_not_answer_for_a_while_is_waited_for() -> None:
     away = [False] * 100  # 200 seconds
     clock, told = wait(Away(*away, True, *away), timeout=9999)

@@ -104,6 +104,17 @@ def test_a_command_of_nohup_outlives_its_terminal() -> None:
     assert said_by(program, Path(toolkit.__file__).parent / "ours.py", "nohup") == ["went on"]
 
 
+def test_a_terminal_that_closes_twice_interrupts_no_clearing_up() -> None:
+    program = """
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGHUP)
+            print("cleared up")
+    """
+    assert said_by(program, Path(toolkit.__file__).parent / "ours.py") == ["cleared up"]
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_measurement_is_cancelled_and_keeps_what_it_has(number: str) -> None:
     program = f"""

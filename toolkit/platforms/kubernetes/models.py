@@ -71,8 +71,8 @@ def _own_bucket(bucket: str, doing: str, session: Session | None = None) -> Iter
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.errors import aws_errors
 
-    clients = Clients(session or boto3.Session())
     with aws_errors(doing):
+        clients = Clients(session or boto3.Session())
         try:
             clients.s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=clients.account_id)
         except clients.refusal as error:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
+
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import EndpointStatus
@@ -39,10 +41,12 @@ class LocalPlatform(SageMakerPlatform):
     poll_seconds: float = 0.5
 
     def status(self, endpoint: str) -> EndpointStatus:
-        """One that does not answer any more has ended, and all its endpoints with it."""
+        """One that takes no connection any more has ended, and all its endpoints with it."""
         try:
             return super().status(endpoint)
         except Unavailable as error:
+            if not isinstance(error.__cause__, (EndpointConnectionError, ConnectionClosedError)):
+                raise
             hint = "The local platform has ended: run the same command again, which starts it."
             raise PlatformError(error.message, hint=hint) from error
 

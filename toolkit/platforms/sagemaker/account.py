@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import boto3
-from botocore.exceptions import ClientError, ProfileNotFound
+from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.engines.arguments import builds
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
@@ -63,7 +63,7 @@ def account_facts(recipe: Recipe) -> AccountFacts:
     """What the account of this environment's AWS session holds. Raises PlatformError when AWS cannot be reached."""
     try:
         session = boto3.Session(region_name=recipe.region)
-    except ProfileNotFound as error:
+    except BotoCoreError as error:
         return AccountFacts(recipe.region or "", problem=PlatformError(str(error), hint=hint_for(error)))
     clients = Clients(session, attempts=_ATTEMPTS, bucket=own_bucket(os.environ))
     return examine(clients, recipe, environ=os.environ)

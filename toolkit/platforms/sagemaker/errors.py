@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from boto3.exceptions import Boto3Error
 from botocore.exceptions import (
@@ -27,6 +29,7 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
+from toolkit.documents import NO_PROXY
 from toolkit.errors import PlatformError, Unavailable
 from toolkit.platforms.sagemaker.aws_errors import DENIED, THROTTLED, code_of, message_of
 
@@ -56,6 +59,8 @@ _UNKNOWN = (
 _CLOCK = "AWS found the request's time wrong: compare this machine's clock (date -u) and set it, or log in again."
 # In messages of InvalidSignatureException and SignatureDoesNotMatch.
 _WRONG_TIME = ("Signature expired", "Signature not yet current")
+# Of urllib3 (LocationParseError, ProxySchemeUnknown, and its SOCKS proxies), as botocore hands them on.
+_NO_PROXYS = ("Failed to parse: ", "Proxy URL had unsupported scheme", "Missing dependencies for SOCKS support")
 _NO_CODE = "Run it in a terminal, or give it a session that has the code already: aws configure export-credentials."
 _QUOTA = "Ask for a higher quota in Service Quotas, or "
 _NOT_YET = "Another change of the same thing is under way, of a bucket its deletion: try again in some minutes."
@@ -86,6 +91,13 @@ _LACKING_IN = re.compile(r"because no (?!identity-based)([\w -]+) allows the ")
 _ENCODED = "Encoded authorization failure message"
 # What IAM calls them otherwise (Service Authorization Reference). S3 often says no more than "Access Denied".
 _S3_ACTIONS = {
+    "CreateBucket": "s3:CreateBucket",
+    "DeleteBucket": "s3:DeleteBucket",
+    "PutBucketPolicy": "s3:PutBucketPolicy",
+    "PutBucketEncryption": "s3:PutEncryptionConfiguration",
+    "PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "ListParts": "s3:ListMultipartUploadParts",
     "HeadBucket": "s3:ListBucket",
     "ListObjectsV2": "s3:ListBucket",
     "HeadObject": "s3:GetObject",
@@ -99,6 +111,7 @@ _S3_ACTIONS = {
 }
 
 
+_UNANSWERED = (BotoConnectionError, HTTPClientError)
 _HINTS_BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     (NOT_LOGGED_IN, _LOG_IN),
     ((MissingDependencyException,), _LOG_IN_OTHERWISE),
@@ -109,9 +122,8 @@ _HINTS_BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ),
     ((NoRegionError,), "Set AWS_DEFAULT_REGION, or `platform.region` in the recipe."),
     ((InvalidRegionError,), "Correct AWS_DEFAULT_REGION, the profile's region, or `platform.region` in the recipe."),
-    ((SSLError,), _UNTRUSTED),  # a ConnectionError, too
     (
-        (BotoConnectionError, HTTPClientError),
+        _UNANSWERED,
         "There is no answer: check the network and the region, and run the same command again.",
     ),
 )
@@ -133,8 +145,12 @@ def aws_errors(doing: str) -> Iterator[None]:
         message = error.response["Error"]["Message"].split("\n\nThe Canonical String")[0]
         raise _kind(error)(f"{doing}: {message} ({code})", hint=hint_for(error)) from error
     except (Boto3Error, BotoCoreError) as error:  # Boto3Error: what upload_file makes of a ClientError
-        raise _kind(error)(f"{doing}: {error}", hint=hint_for(error)) from error
-    except EOFError as error:  # of getpass
+        # urllib3 would tell a piece of the proxy's password.
+        said = "the proxy of the environment cannot be used" if _is_of_proxy(error) else error
+        raise _kind(error)(f"{doing}: {said}", hint=hint_for(error)) from error
+    except EOFError as error:
+        if not any(Path(frame.filename).name == "getpass.py" for frame in traceback.extract_tb(error.__traceback__)):
+            raise
         message = f"{doing}: the profile's role asks for an MFA code, and nobody is at a terminal to give it"
         raise PlatformError(message, hint=_NO_CODE) from error
     except OSError as error:
@@ -147,12 +163,26 @@ def _kind(error: Exception) -> type[PlatformError]:
             code_of(error) in THROTTLED or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
         )
     else:
-        passes = isinstance(error, (BotoConnectionError, HTTPClientError)) and not isinstance(error, SSLError)
+        passes = isinstance(error, _UNANSWERED) and not (_is_untrusted(error) or _is_of_proxy(error))
     return Unavailable if passes else PlatformError
+
+
+def _is_untrusted(error: Exception) -> bool:
+    """Whether it is the certificate; other errors of TLS are those of connections that break off."""
+    return isinstance(error, SSLError) and "certificate verify failed" in str(error).lower()
+
+
+def _is_of_proxy(error: Exception) -> bool:
+    """Whether the address of a proxy is none that can be asked through."""
+    return isinstance(error, HTTPClientError) and any(words in str(error) for words in _NO_PROXYS)
 
 
 def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
     """What helps against it, empty when nothing is known to."""
+    if _is_untrusted(error):
+        return _UNTRUSTED
+    if _is_of_proxy(error):
+        return NO_PROXY
     if not isinstance(error, ClientError):
         return next((hint for kinds, hint in _HINTS_BY_KIND if isinstance(error, kinds)), "")
     code, message = code_of(error), message_of(error)

@@ -65,7 +65,7 @@ def test_of_a_job_or_a_unit_what_the_least_limit_above_it_leaves(
     """Slurm and systemd limit a group that is not the root, and of its processes each may be in one below."""
     (tmp_path / "meminfo").write_text("MemAvailable:   14000000 kB\n")
     (tmp_path / "self").mkdir()
-    (tmp_path / "self" / "cgroup").write_text(f"9:name=systemd:/elsewhere\n{line}\n")
+    (tmp_path / "self" / "cgroup").write_text(f"garbage\n\n9:name=systemd:/elsewhere\n{line}\n")
     for group, most in (("batch", "max"), ("batch/job", "3000000000"), ("batch/job/step", "9000000000")):
         (tmp_path / folder / group).mkdir(parents=True)
         (tmp_path / folder / group / limit).write_text(f"{most}\n")

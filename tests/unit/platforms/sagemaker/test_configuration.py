@@ -152,6 +152,30 @@ def test_a_certificate_that_is_not_trusted_is_no_missing_network(
         assert "let AWS_CA_BUNDLE name a file" in line
 
 
+@pytest.mark.usefixtures("with_keys")
+def test_a_connection_that_breaks_off_before_tls_is_a_missing_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=_close_all, args=(server,), daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{server.getsockname()[1]}")
+        (line,) = status().not_listed
+        assert "check the network" in line
+
+
+@pytest.mark.usefixtures("with_keys")
+def test_a_proxys_password_with_a_mark_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:S3cr#et@127.0.0.1:9")
+    (line,) = status().not_listed
+    assert "the proxy of the environment cannot be used" in line
+    assert "as %23" in line
+    assert "S3cr" not in line
+
+
+def _close_all(server: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            server.accept()[0].close()
+
+
 def _refuse_all(server: socket.socket, context: ssl.SSLContext) -> None:
     with suppress(OSError):
         while True:

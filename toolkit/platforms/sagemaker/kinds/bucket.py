@@ -13,14 +13,23 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from toolkit.errors import PlatformError
 from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.sagemaker.aws_errors import has_code, is_denied, unless, unless_missing
+from toolkit.platforms.sagemaker.aws_errors import (
+    code_of,
+    has_code,
+    is_denied,
+    message_of,
+    unless,
+    unless_missing,
+)
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.access import policy
 from toolkit.platforms.sagemaker.rules.in_account import IN_ACCOUNT, estimate
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
+    BUCKET_VARIABLE,
     LEASES_PREFIX,
     STAGED_PREFIX,
     USES_PREFIX,
@@ -153,14 +162,19 @@ def make_bucket(clients: Clients, request: Any, account: Account, pause: Callabl
     made, *closed, tls_only = _making(request, account)
     is_new = unless(clients, partial(_send, clients, made, pause), has_code("BucketAlreadyOwnedByYou")) is not None
     over_tls = clients.s3.meta.endpoint_url.startswith("https:")
+    is_closed = False
     try:
         for each in (*closed, tls_only) if over_tls else closed:
             _send(clients, each, pause)
-    except clients.refusal:
-        if is_new:  # else the next command would take it as it is
+        is_closed = True
+    except clients.refusal as error:
+        message = f"the bucket {request['Bucket']} cannot be closed to others: {message_of(error)} ({code_of(error)})"
+        hint = f"Ask an administrator to allow that, or let {BUCKET_VARIABLE} name a bucket of your own that is closed."
+        raise PlatformError(message, hint=hint) from error
+    finally:
+        if is_new and not is_closed:  # else the next command would take it as it is
             removed = ApiCall("s3", "DeleteBucket", {"Bucket": request["Bucket"]})
             unless(clients, partial(removed.send, clients), is_denied, has_code("BucketNotEmpty"))
-        raise
 
 
 def _send(clients: Clients, call: ApiCall, pause: Callable[[], None]) -> Any:
