@@ -89,15 +89,17 @@ def test_a_bucket_that_may_not_be_closed_does_not_stay(s3: Stubber) -> None:
     s3.add_response("create_bucket", {}, bucket(ACCOUNT).request)
     s3.add_client_error("put_public_access_block", "AccessDenied")
     s3.add_response("delete_bucket", {}, {"Bucket": NAME})
-    with pytest.raises(ClientError, match="PutPublicAccessBlock"):
+    with pytest.raises(PlatformError, match="cannot be closed to others: .*AccessDenied") as caught:
         make(s3)
+    assert "TOOLKIT_BUCKET" in caught.value.hint
 
 
 def test_a_bucket_that_was_there_stays_where_it_may_not_be_closed(s3: Stubber) -> None:
     s3.add_client_error("create_bucket", "BucketAlreadyOwnedByYou")
     s3.add_client_error("put_public_access_block", "AccessDenied")
-    with pytest.raises(ClientError, match="PutPublicAccessBlock"):
+    with pytest.raises(PlatformError, match="cannot be closed to others: .*AccessDenied") as caught:
         make(s3)
+    assert "TOOLKIT_BUCKET" in caught.value.hint
 
 
 def test_a_bucket_that_s3_still_deletes_or_another_makes_is_waited_for(s3: Stubber) -> None:
