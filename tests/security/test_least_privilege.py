@@ -17,6 +17,7 @@ from botocore.stub import Stubber
 from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair
 
+from toolkit.errors import PlatformError
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import Project
@@ -89,7 +90,7 @@ def test_a_bucket_that_may_not_be_closed_does_not_stay(s3: Stubber) -> None:
     s3.add_response("create_bucket", {}, bucket(ACCOUNT).request)
     s3.add_client_error("put_public_access_block", "AccessDenied")
     s3.add_response("delete_bucket", {}, {"Bucket": NAME})
-    with pytest.raises(PlatformError, match="cannot be closed to others: .*AccessDenied") as caught:
+    with pytest.raises(PlatformError, match=r"cannot be closed to others: .*AccessDenied") as caught:
         make(s3)
     assert "TOOLKIT_BUCKET" in caught.value.hint
 
@@ -97,7 +98,7 @@ def test_a_bucket_that_may_not_be_closed_does_not_stay(s3: Stubber) -> None:
 def test_a_bucket_that_was_there_stays_where_it_may_not_be_closed(s3: Stubber) -> None:
     s3.add_client_error("create_bucket", "BucketAlreadyOwnedByYou")
     s3.add_client_error("put_public_access_block", "AccessDenied")
-    with pytest.raises(PlatformError, match="cannot be closed to others: .*AccessDenied") as caught:
+    with pytest.raises(PlatformError, match=r"cannot be closed to others: .*AccessDenied") as caught:
         make(s3)
     assert "TOOLKIT_BUCKET" in caught.value.hint
 
