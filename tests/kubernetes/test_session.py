@@ -18,6 +18,7 @@ from scripted_http import Reply, scripted
 from test_cluster_requests import handle
 from urllib3.exceptions import ReadTimeoutError
 
+import toolkit
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.connection import proxy_of
@@ -194,6 +195,8 @@ def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
         SESSION.open(None)
     assert "aws eks update-kubeconfig" in error.value.hint
     assert open_readable("kubernetes") is None
+    with pytest.raises(UsageError, match="no kubeconfig was found"):
+        toolkit.status(platform="kubernetes")
 
 
 def test_a_kubeconfig_that_is_none_is_told(config_file: Path) -> None:

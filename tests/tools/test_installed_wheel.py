@@ -56,16 +56,16 @@ def test_the_oldest_packages_that_it_may_have_do(wheel: Path, tmp_path: Path) ->
     oldest = ["--resolution", "lowest-direct", f"{wheel}[bench,kubernetes,openai,sign]"]
     done = run([UV, "pip", "install", "--python", tmp_path / "venv" / "bin" / "python", *oldest])
     assert done.returncode == 0, done.stderr
-    commands = ("check tiny/p-eagle", "plan gpt-oss-20b/p-eagle", "schema", "recipes", "status --platform kubernetes")
-    for command in commands:
+    for command in ("check tiny/p-eagle", "plan gpt-oss-20b/p-eagle", "schema", "recipes"):
         done = toolkit(tmp_path / "venv", tmp_path, *command.split())
         assert done.returncode == 0, done.stderr
+    done = toolkit(tmp_path / "venv", tmp_path, "status", "--platform", "kubernetes")
+    assert done.stderr.startswith("error: no kubeconfig was found"), done.stderr
 
 
 @pytest.mark.parametrize(
     ("extra", "command"),
     [
-        ("local", ("deploy", "tiny/p-eagle")),
         ("kubernetes", ("status", "--platform", "kubernetes")),
         ("bench", ("bench", "http://127.0.0.1:9/v1", "--html", "report.html")),
     ],
@@ -78,6 +78,14 @@ def test_what_needs_an_extra_names_the_command_that_installs_it(
     assert done.returncode == 2
     assert done.stderr.endswith(f"Run: pip install 'peagle-toolkit[{extra}]'\n")
     assert "Traceback" not in done.stderr
+
+
+def test_vllm_for_cpus_needs_pytorchs_own_index(installed: Path, tmp_path: Path) -> None:
+    done = toolkit(installed, tmp_path, "deploy", "tiny/p-eagle")
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "Run: pip install 'peagle-toolkit[local]' --extra-index-url https://download.pytorch.org/whl/cpu\n"
+    )
 
 
 @pytest.mark.parametrize(

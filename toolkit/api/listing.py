@@ -96,10 +96,10 @@ def status(*names: str, platform: str | None = None, all_regions: bool = False, 
     with ThreadPoolExecutor(len(platforms)) as threads:
         listings = list(threads.map(lambda name: _list(name, session_of(name), wanted), platforms))
     whole = sum(listings, Listing())
-    if platform and not session_of(platform).can_be_asked() and whole.not_listed:
-        raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
     if platform and whole.errors and not whole.endpoints:
         raise whole.errors[0]
+    if platform and not session_of(platform).can_be_asked() and whole.not_listed:
+        raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
     return whole
 
 
@@ -162,7 +162,7 @@ class _Wanted:
 
 
 def _list(platform: str, session: PlatformSession, wanted: _Wanted) -> Listing:
-    if not session.can_be_asked():
+    if not session.can_be_asked() and (session.unasked or not wanted.is_named):
         return Listing(not_listed=(session.unasked,) if session.unasked else ())
     try:
         scopes = wanted.by_scope(platform, session)
