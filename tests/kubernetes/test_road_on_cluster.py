@@ -196,10 +196,12 @@ def test_a_cluster_that_nobody_named_need_not_answer(
 def test_what_may_not_be_looked_at_is_told_where_nothing_is(
     platform: KubernetesPlatform, kubeconfig: Path, name: str, capsys: Captured
 ) -> None:
-    with limited(platform, kubeconfig, ("list", "scaledobjects")):
+    """But for what this cluster does not have: there can be none of KEDA's."""
+    with limited(platform, kubeconfig, ("list", "poddisruptionbudgets"), ("list", "scaledobjects")):
         code, out = command(capsys, "destroy", name, "--yes", "--platform", "kubernetes")
     assert code == 0
-    assert "not removed: a possible ScaledObject of this endpoint, which could not be read" in out
+    assert "not removed: a possible PodDisruptionBudget of this endpoint, which could not be read" in out
+    assert "ScaledObject" not in out
 
 
 def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesPlatform) -> None:

@@ -276,7 +276,7 @@ def hostile_fits(_: Path) -> Fits:
 
 
 def hostile_comparison(_: Path) -> Comparison:
-    return compare(example(), with_text(HOSTILE))
+    return compare(with_text(HOSTILE), with_text(HOSTILE))
 
 
 def hostile_improvement(_: Path) -> Improvement:
@@ -387,7 +387,7 @@ def test_every_object_as_text(tmp_path: Path, make: Callable[[Path], Any]) -> No
 def test_a_report_of_a_measurement_in_the_terminal() -> None:
     assert_shown(report_text(with_text(HOSTILE), 1000))
     assert_shown(study_text(hostile_study(Path()), 1000))
-    assert_shown(comparison_text(compare(example(), with_text(HOSTILE)), 1000))
+    assert_shown(comparison_text(compare(with_text(HOSTILE), with_text(HOSTILE)), 1000))
 
 
 def test_no_object_with_html_is_left_out() -> None:
