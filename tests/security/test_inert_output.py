@@ -16,7 +16,7 @@ import pytest
 import toys
 from hostile import HOSTILE, obeyed
 from pairs import RECIPE, write_pair
-from reports import example, with_text
+from reports import with_text
 from rich.console import Console
 from ruamel.yaml import YAML
 from toys import ToyBox, ToySession
