@@ -18,6 +18,7 @@ from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from urllib.parse import urlsplit
 
 from toolkit.errors import PlatformError
 
@@ -79,6 +80,11 @@ NO_PROXY = (
     "and %2F."
 )
 """What helps where a proxy's address is none."""
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL is on this machine, so that proxies of the environment must not be used."""
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from botocore import exceptions
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.retries.standard import ThrottledRetryableChecker
 
 from toolkit.errors import PlatformError, Unavailable
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -98,6 +99,11 @@ def test_what_is_denied_says_which_policy_lacks_it(lacking: str, where: str) -> 
     )
     hint = f"Ask an administrator to allow sagemaker:CreateModel in {where}."
     assert said(refused("AccessDeniedException", message)).hint == hint
+
+
+def test_what_botocore_calls_throttled_passes_but_for_that_by_which_services_mean_a_quota() -> None:
+    codes = {*ThrottledRetryableChecker._THROTTLED_ERROR_CODES}
+    assert {code for code in codes if not isinstance(said(refused(code)), Unavailable)} == {"LimitExceededException"}
 
 
 def test_an_encoded_message_can_be_read() -> None:

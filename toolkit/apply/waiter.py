@@ -86,9 +86,8 @@ class Waitable(Protocol):
         """The log lines of the endpoint's containers since it was created, the newest container last.
 
         Only of containers whose log begins at `since` or later, when an operation on it began. `bookmarks` is how far
-        each stream was read. It is
-        updated, so that calling again with the same mapping returns only new lines. Lines from before `written_since`
-        need not be read.
+        each stream was read. It is updated, so that calling again with the same mapping returns only new lines. Lines
+        from before `written_since` need not be read.
         """
 
 

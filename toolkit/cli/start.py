@@ -34,11 +34,8 @@ def _open_closed_streams() -> None:
 
     What is said to it is lost, as its user wants; nothing of it goes into a file, or to a server.
     """
-    for name, mode in (
-        ("stdin", "r"),
-        ("stdout", "w"),
-        ("stderr", "w"),
-    ):  # as they get the lowest numbers that are free
+    # In the order of their numbers: what is opened gets the lowest that is free.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 

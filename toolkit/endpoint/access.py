@@ -6,8 +6,8 @@ import json
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
+from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.errors import EndpointNotFound, InvocationError
@@ -31,12 +31,7 @@ class OpenAIAccess:
 
     @property
     def loopback(self) -> bool:
-        return is_loopback(self.base_url)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the URL is on this machine, so that proxies of the environment must not be used."""
-    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+        return documents.is_loopback(self.base_url)
 
 
 _LINES = """\

@@ -14,7 +14,6 @@ from toolkit import documents
 from toolkit.errors import InvocationError
 
 _NOTHING_ANSWERS = "Nothing answers there: start it, or correct its address. Your endpoints: toolkit status"
-_NOT_TRUSTED = "Its certificate is not trusted here: set SSL_CERT_FILE to its authority's, or correct the address."
 ASKED_AGAIN = "Asked four times. See: toolkit status"
 
 
@@ -29,7 +28,7 @@ class ErrorAnswer:
 
 def not_reached(error: Exception) -> str:
     """The hint for a server with which there is no connection."""
-    return _NOT_TRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(error) else _NOTHING_ANSWERS
+    return documents.connection_hint(error, _NOTHING_ANSWERS)
 
 
 def by_container(endpoint: str, status: int, text: str) -> InvocationError:

@@ -125,7 +125,7 @@ class Comparison:
 def compare(before: BenchReport, after: BenchReport) -> Comparison:
     """The second report against the first, point by point.
 
-    Raises UsageError for a search for the highest rate, and for reports without a point in common.
+    Raises UsageError for a search for the highest rate, and for reports without a point, or a speedup, in common.
     """
     if searched := [report.title for report in (before, after) if report.saturation]:
         hint = "Look at `saturation` of both, or measure both at the same loads."

@@ -52,15 +52,13 @@ class _Models(BaseModel):
     data: list[_Model]
 
 
-_HERE = ("all://localhost", "all://127.0.0.1", "all://[::1]")
-
-
 def server_client(address: str) -> httpx.Client:
     """A client of a server, with the user's key from OPENAI_API_KEY. No proxy reaches one on this machine."""
     key = os.environ.get(KEY_VARIABLE)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
+    trust_env = not documents.is_loopback(address)
     with documents.making_client():
-        return httpx.Client(base_url=address, headers=headers, timeout=_ANSWER_SECONDS, mounts=dict.fromkeys(_HERE))
+        return httpx.Client(base_url=address, headers=headers, timeout=_ANSWER_SECONDS, trust_env=trust_env)
 
 
 def served_model(client: httpx.Client) -> str:

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 from fakes import answer_events, event_stream
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from streaming_server import DONE, HANG_UP, Answer, Part, Served, document, event, streaming
 
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, PlatformError, UsageError
-from toolkit.measure.arm import Arm, Workload
+from toolkit.measure.arm import FIXED_LENGTH, GENERAL, Arm, Workload
 from toolkit.measure.connection import HttpConnection, connect_endpoint, connect_url, refused_fields
-from toolkit.measure.load import Ask, Timing, closed_loop
+from toolkit.measure.load import Ask, Timing, body, closed_loop
 from toolkit.measure.result import RequestResult
 from toolkit.recipe.prompts import Prompt
 
@@ -165,16 +166,19 @@ def test_a_busy_server_that_names_a_field_does_not_refuse_it(status: int) -> Non
 
 
 def test_of_the_fields_of_a_request_that_is_repeated_those_go_first_that_openais_api_has_not() -> None:
+    known = {"stream", *CompletionCreateParamsBase.__annotations__}
+
     def refusing(request: Served) -> Answer:
-        others = request.body.keys() & {"ignore_eos", "top_k"}
+        others = request.body.keys() - known
         return document({"error": f"extra fields in {request.body}"}, 422) if others else AT_ONCE
 
     async def use(connection: HttpConnection) -> frozenset[str]:
-        own = {"messages": [], "stream": True, "user": "me", "stream_options": {"include_usage": True}}
-        return await refused_fields(connection, {**own, "ignore_eos": True, "top_k": 1})
+        arm = Arm("a", connection, cache_salt="cache_salt")
+        asked = body(arm, Ask(GENERAL, 0), Timing(0.0, max_tokens=1, cold_cache=True))
+        return await refused_fields(connection, {**asked, FIXED_LENGTH: True})
 
     with streaming(refusing) as server:
-        assert with_url(server.url, use) == {"ignore_eos", "top_k"}
+        assert with_url(server.url, use) == {"cache_salt", "ignore_eos", "repetition_penalty", "return_token_ids"}
 
 
 def test_no_server() -> None:

@@ -35,7 +35,7 @@ DRAFTING_KEYS = (
 )
 # What each engine reads of --additional-config for itself. NxD Inference's guide writes `override-neuron-config` in 24
 # places; the plugin asks for the other spelling, and says nothing of this one.
-_READ: Mapping[str, tuple[str, ...]] = {
+READ: Mapping[str, tuple[str, ...]] = {
     "vllm-neuron": ("neuron_config", "vision_neuron_config", "encoder_neuron_config"),
     "nxd-inference": ("override_neuron_config",),
 }
@@ -72,7 +72,7 @@ def neuron_config(recipe: Recipe) -> Mapping[str, Any]:
     """The recipe's own settings in the engine's Neuron configuration."""
     config = recipe.engine.args.get(_config_flag(recipe))
     if not is_fork(recipe) and isinstance(config, Mapping):
-        config = config.get(_READ[recipe.engine.name][0])
+        config = config.get(READ[recipe.engine.name][0])
     return config if isinstance(config, Mapping) else {}
 
 
@@ -106,7 +106,7 @@ def _form(recipe: Recipe) -> Iterator[Finding]:
 
 def _place(recipe: Recipe) -> Iterator[Finding]:
     """Findings on Neuron's configuration where another generation reads it: this one ignores it, or does not start."""
-    args, flag, read = recipe.engine.args, _config_flag(recipe), _READ[recipe.engine.name]
+    args, flag, read = recipe.engine.args, _config_flag(recipe), READ[recipe.engine.name]
     place = f"`{flag}: {{…}}`" if is_fork(recipe) else f"`{flag}: {{{read[0]}: {{…}}}}`"
     for other in CONFIG_FLAGS:
         if other in args and other != flag:

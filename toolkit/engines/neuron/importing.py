@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.neuron.checks import DRAFTING_KEYS
+from toolkit.engines.neuron.checks import DRAFTING_KEYS, READ
 from toolkit.engines.neuron.flags import PLUGIN_SINCE
 from toolkit.engines.neuron.generations import ANY_ENGINE, generations
 from toolkit.recipe.imported import Imported
@@ -22,8 +22,8 @@ _OWN_VARIABLES = {
     "VLLM_USE_V1": _OWN,
     "NEURON_COMPILED_ARTIFACTS": "the toolkit keeps what is compiled, and finds it",
 }
-_FORKS, _PLUGINS = "override-neuron-config", "override_neuron_config"
-_VLLM_NEURONS = "neuron_config"
+_FORKS = "override-neuron-config"
+_PLUGINS, _VLLM_NEURONS = (READ[engine][0] for engine in ("nxd-inference", "vllm-neuron"))
 _DRAFTER_KEYS = SpeculationSection.model_fields
 
 

@@ -18,7 +18,6 @@ from botocore.exceptions import NoCredentialsError
 
 from toolkit import documents
 from toolkit.catalog import lookup
-from toolkit.endpoint.access import is_loopback
 from toolkit.endpoint.metrics import EngineMetrics, Figure, Metrics, Percentiles
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError
@@ -265,7 +264,7 @@ def _answer(clients: Clients, form: str) -> bytes:
             raise NoCredentialsError
         SigV4Auth(credentials.get_frozen_credentials(), "monitoring", meta.region_name).add_auth(request)
     try:
-        with httpx.Client(timeout=_TIMEOUT_SECONDS, trust_env=not is_loopback(url)) as client:
+        with httpx.Client(timeout=_TIMEOUT_SECONDS, trust_env=not documents.is_loopback(url)) as client:
             answer = documents.request(client, "POST", url, content=form, headers=dict(request.headers))
         return answer.raise_for_status().content
     except httpx.HTTPStatusError as error:
