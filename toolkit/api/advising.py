@@ -22,7 +22,7 @@ from toolkit.measure.speeds import Speeds, curves_at, find_schedule, read_speeds
 from toolkit.measure.trace import at_rate, busiest, mean_rate, read_trace
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Slo
-from toolkit.sizing.fit import Fit, hardware
+from toolkit.sizing.fit import Fit, copies, hardware
 from toolkit.text import inert
 
 COLUMNS = ("instances", "K", "$/h", "$/month", "TTFT p90", "TPOT p90", "e2e p90", "margin", "speed")
@@ -176,10 +176,11 @@ def advise(
     named = [*tuned, *((str(path), Path(path)) for path in speeds)]
     served = {"engine": loaded.engine.name, "target": str(loaded.target)}
     found, notes = read_speeds(((name, load_report(path)) for name, path in named), loaded.method, served)
-    requests, more = _traffic(loaded, found, slo, traffic, rate, prompt_tokens, answer_tokens)
     there = fit(loaded).fits if loaded.platform_rules.facts.has_instance_types else ()
+    longest = loaded.engine.max_model_len or max((one.max_model_len for one in there), default=0)
+    requests, more = _traffic(loaded, found, slo, traffic, rate, prompt_tokens, answer_tokens, longest)
     options = [option for one in found for option in _options(loaded, one, there)]
-    demand = Demand(requests, slo, lookup.platform(loaded.platform.name).endpoint_seconds)
+    demand = Demand(requests, slo, lookup.platform(loaded.platform.name).endpoint_seconds if traffic else None)
     choices = demand.choose(options)
     drafting = next((one for one in choices if one.k and not one.schedule), None)
     gains = demand.worth(choices[0], drafting, options, _lengths(loaded, drafting)) if drafting else ()
@@ -207,10 +208,11 @@ def _traffic(
     rate: float | None,
     prompt_tokens: int | None,
     answer_tokens: int | None,
+    longest: int = 0,
 ) -> tuple[tuple[Request, ...], list[str]]:
+    """The requests, none of which has more than the `longest` tokens, if that is known, and what to say of them."""
     if (traffic is None) == (rate is None):
         raise UsageError("give the traffic or a rate", hint="Write --traffic trace.jsonl, or --rate 5/s.")
-    longest = recipe.engine.max_model_len
     if traffic is not None:
         trace = busiest(read_trace(Path(traffic)))
         placed, notes = [(one.request, one.where) for one in trace.requests], [*trace.notes]
@@ -231,10 +233,11 @@ def _traffic(
             notes = [f"Only {last:.0f} s are simulated; a queue settles in {seconds:.0f} s: take a margin"]
     for one, where in placed:
         if longest and one.prompt_tokens + one.answer_tokens > longest:
-            key = f"engine.max_model_len of {recipe.path}:{recipe.lines.get('engine.max_model_len', 1)}"
-            tokens = f"{one.prompt_tokens} + {one.answer_tokens} tokens"
-            message = f"{where}: {tokens}, and {key} is {longest}"
-            raise UsageError(message, hint="Raise max_model_len, or leave such requests out of the traffic.")
+            written = recipe.lines.get("engine.max_model_len")
+            limit = f"engine.max_model_len of {recipe.path}:{written}" if written else f"the limit of {recipe.target}"
+            message = f"{where}: {one.prompt_tokens} + {one.answer_tokens} tokens, and {limit} is {longest}"
+            edit = "Raise max_model_len, or leave" if written else "Leave"
+            raise UsageError(message, hint=f"{edit} such requests out of the traffic.")
     return tuple(one for one, _ in placed), notes
 
 
@@ -251,15 +254,18 @@ def _options(recipe: Recipe, speeds: Speeds, sized: Sequence[Fit]) -> Iterator[O
         most = MOST_INSTANCES
     else:
         hosts, most = [("", recipe.price_per_hour, _NO_LIMIT)], 1
-    seqs, tokens = recipe.engine.max_num_seqs, recipe.engine.max_num_batched_tokens or _NO_LIMIT
-    for name, price, kv in hosts:
+    for name, price, kv_of_one in hosts:
+        there = recipe.on(name) if name else recipe
+        number = copies(there)  # of the engine, each with limits of its own
+        seqs, kv = there.engine.max_num_seqs * number, kv_of_one * number
+        tokens = (there.engine.max_num_batched_tokens or _NO_LIMIT) * number
         here = source if name == speeds.instance else f"{source}, measured on {speeds.instance}: the same accelerators"
         for k in range(speeds.measured[-1] + 1):
             quality, curves = curves_at(speeds, k)
             if curves:
                 quality = quality if name == speeds.instance else "estimated"
                 yield Option(name, price, ((seqs, tuple(curves)),), seqs, tokens, kv, quality, here, most)
-        if sizes := find_schedule(speeds, seqs):
+        if number == 1 and (sizes := find_schedule(speeds, seqs)):
             parts = tuple((last, tuple(speeds.at(k))) for _, last, k in sizes)
             yield Option(name, price, parts, seqs, tokens, kv, "estimated", here, most, sizes)
 

@@ -110,11 +110,14 @@ class Worth:
 
 @dataclass(frozen=True)
 class Demand:
-    """Requests, in their order, the SLO that they must meet, and the seconds until a further instance serves."""
+    """Requests, in their order, the SLO that they must meet, and the seconds until a further instance serves.
+
+    Without these (`lag` None) all instances are always on: a rate that stays the same has nothing to follow but chance.
+    """
 
     requests: Sequence[Request]
     slo: Slo
-    lag: float
+    lag: float | None
 
     @cached_property
     def _known(self) -> dict[tuple[Engine, int], tuple[int, Waited, float, Scaling | None]]:
@@ -172,9 +175,11 @@ class Demand:
 
         An instance is asked for in the hour that needs it, and stays for one more.
         """
+        if self.lag is None or most == 1:
+            return None
         hour = max(_WINDOW, 2 * self.lag)
         count = self.requests[-1].at // hour + 1
-        if most == 1 or count < _FEWEST_WINDOWS:
+        if count < _FEWEST_WINDOWS:
             return None
         hours: list[list[Request]] = [[] for _ in range(int(count))]
         for request in self.requests:
@@ -213,7 +218,7 @@ def _instances(engine: Engine, most: int, requests: Sequence[Request], slo: Slo)
     enough = min(max(1, math.ceil(needed)), most)
     too_few = enough - 1
     while not met(enough):
-        if tried[enough][1].largest_step == 1 or enough >= most:
+        if tried[enough][1].most_in_flight == 1 or enough >= most:
             return tried[enough]
         too_few, enough = enough, min(enough * 2, most)
     while enough - too_few > 1:

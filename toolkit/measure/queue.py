@@ -99,13 +99,15 @@ class Engine:
 class Waited:
     """What the requests saw, in seconds, and the instances' load.
 
-    `in_flight` is the mean number of requests per instance, waiting ones too; `largest_step` the most in one step.
+    `in_flight` is the mean number of requests per instance, waiting ones too, and `most_in_flight` the most that one
+    had; `largest_step` is the most in one step.
     """
 
     ttft: Percentiles
     tpot: Percentiles | None
     e2e: Percentiles
     in_flight: float
+    most_in_flight: int
     largest_step: int
 
 
@@ -131,7 +133,7 @@ class _Instance:
         self.waiting: deque[_Running] = deque()
         self.reading: list[_Running] = []
         self.decoding: list[tuple[int, int, _Running]] = []
-        self.steps = self.held = self.largest = self.in_flight = self._pace = 0
+        self.steps = self.held = self.largest = self.in_flight = self.most_in_flight = self._pace = 0
         self.began = self.seconds = self.ends = 0.0
         self._ahead = 1
 
@@ -139,6 +141,7 @@ class _Instance:
         """Let a request wait; whether steps now begin or end at another time: those ahead had no request to join."""
         self.waiting.append(one)
         self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         if self.in_flight == 1:
             one.stray += self.engine.paces[0][1].waking
             self.step(one.request.at)
@@ -263,4 +266,5 @@ def _waited(done: Sequence[_Running], began: float, fleet: Sequence[_Instance]) 
     ended = max(one.last for one in done)
     busy = sum(one.last - one.request.at for one in done)
     in_flight = busy / (ended - began) / len(fleet)
-    return Waited(ttft, tpot, e2e, in_flight, max(one.largest for one in fleet))
+    most = max(one.most_in_flight for one in fleet)
+    return Waited(ttft, tpot, e2e, in_flight, most, max(one.largest for one in fleet))

@@ -81,6 +81,7 @@ _OTHERS = {
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|min|h))?")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _LONGEST, _YEAR = 10_000_000, 366 * 86400.0
+_LATEST = 1e11  # seconds since 1970 in the year 5138; as milliseconds, in 1973
 # Simulating more takes minutes, and changes the 90th percentile by little.
 _MOST_REQUESTS = 20_000
 _FEWEST_REQUESTS, _LEAST_RATE = 3_000, 1 / 3600
@@ -152,6 +153,9 @@ def _from_the_first(source: str, name: str, found: Iterable[Traced], left_out: M
         others = "".join(f"; {number} {what}" for what, number in left_out.items())
         raise UsageError(f"{source} has no requests{others}", hint=_EXAMPLE)
     first = read[0].at
+    if first > _LATEST:
+        message = f"{read[0].where}: `at` must be in seconds; {first:.0f} are milliseconds since 1970, or less"
+        raise UsageError(message, hint=f"Divide milliseconds by 1,000. {_EXAMPLE}")
     if read[-1].at - first > _YEAR:
         raise UsageError(f"{read[-1].where}: `at` must be in seconds; it is a year after the first", hint=_EXAMPLE)
     notes = tuple(f"Left out of the trace: {number:,} {what}" for what, number in left_out.items())

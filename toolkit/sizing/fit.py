@@ -15,7 +15,7 @@ from toolkit.sizing import weights
 from toolkit.sizing.shape import Shape, shape_of
 
 GIB = 1024**3
-TENSOR_PARALLEL = "tensor-parallel-size"
+TENSOR_PARALLEL, DATA_PARALLEL = "tensor-parallel-size", "data-parallel-size"
 # Where the rest cannot be estimated, weights may take this share of the memory, on one of so many accelerators.
 _WEIGHTS_SHARE, _SIZES = 0.65, (1, 2, 4, 8)
 
@@ -190,6 +190,12 @@ def divided(recipe: Recipe, tensor_parallel: int) -> Recipe:
     """The recipe with that tensor parallelism, where it has none of its own."""
     args = {TENSOR_PARALLEL: tensor_parallel, **recipe.engine.args}
     return replace(recipe, engine=recipe.engine.edit(args=args))
+
+
+def copies(recipe: Recipe) -> int:
+    """How many copies of the engine share the requests; what is no whole number counts as 1, as its check tells."""
+    written = str(recipe.engine.args.get(DATA_PARALLEL, 1))
+    return int(written) if written.isdecimal() else 1
 
 
 def has_enough(recipe: Recipe, instance: Instance) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from measured_speeds import report, write_report
+from ruamel.yaml import YAML
 
 import toolkit
 from toolkit.api.advising import _traffic
@@ -45,6 +48,17 @@ def request(at: float, prompt: object = 800, answer: object = 200) -> str:
 def document(capsys: Captured, *arguments: str, code: int = 0) -> Any:
     assert run(["advise", RECIPE, *SLO, *arguments, "--json"]) == code
     return json.loads(capsys.readouterr().out)
+
+
+def edited(tmp_path: Path, edit: Callable[[dict[str, Any]], object]) -> str:
+    """The recipe with another `engine`, and its lock beside it."""
+    path = toolkit.load(RECIPE).path
+    content = YAML(typ="safe").load(path.read_text())
+    edit(content["engine"])
+    copy = tmp_path / "mine.yaml"
+    copy.write_text(json.dumps(content))
+    shutil.copy(path.with_suffix(".lock.json"), copy.with_suffix(".lock.json"))
+    return str(copy)
 
 
 def test_the_cheapest_that_meets_the_slo_with_what_to_write_into_the_recipe(speeds: str, capsys: Captured) -> None:
@@ -200,6 +214,7 @@ def test_more_requests_in_a_step_than_were_measured_are_told(tmp_path: Path, cap
             ((request(last), request(0)), "trace.jsonl:1: `at` must be in seconds; it is", "Write on each line")
             for last in (1e308, 1e18, 3.2e7)
         ),
+        ((request(1.75e12),), "trace.jsonl:1: `at` must be in seconds; 1750000000000 are milliseconds", "by 1,000"),
         (("{",), "trace.jsonl:1: it is not JSON", 'Write on each line: {"at": 12.5'),
         (
             (request(0), request(1, prompt=40000)),
@@ -215,6 +230,38 @@ def test_a_wrong_trace_is_told_with_its_line_and_the_edit(
     shown = " ".join(capsys.readouterr().err.split())
     assert message in shown
     assert edit in shown
+
+
+def test_a_rate_that_stays_the_same_is_not_followed(tmp_path: Path, capsys: Captured) -> None:
+    """In some of these nine hours an instance less would do, by chance."""
+    slow = write_report(tmp_path / "slow.json", report(slower=60.0))
+    asked = "--slo", "ttft=2", "--rate", "0.1/s", "--speeds", slow, "--json"
+    assert run(["advise", RECIPE, *asked]) == 0
+    several = [one for one in json.loads(capsys.readouterr().out)["choices"] if one["instances"] > 1]
+    assert several
+    assert not any(one["scaling"] for one in several)
+
+
+def test_a_request_beyond_the_targets_own_limit_is_told_where_the_recipe_has_none(
+    speeds: str, tmp_path: Path, capsys: Captured
+) -> None:
+    asked = edited(tmp_path, lambda engine: engine.pop("max_model_len")), *SLO, "--speeds", speeds
+    assert run(["advise", *asked, *trace(tmp_path, request(0, prompt=200_000))]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "trace.jsonl:1: 200000 + 200 tokens, and the limit of openai/gpt-oss-20b is 131072 Leave such" in shown
+
+
+def test_copies_of_the_engine_each_have_limits_of_their_own(tmp_path: Path, capsys: Captured) -> None:
+    speeds = write_report(tmp_path / "p5.json", report("ml.p5.48xlarge"))
+    few: dict[str, Any] = {"max_num_seqs": 4}
+
+    def instances(**args: int) -> int:
+        recipe = edited(tmp_path, lambda engine: engine.update(few | {"args": engine["args"] | args}))
+        assert run(["advise", recipe, *SLO, "--rate", "20/s", "--speeds", speeds, "--json"]) == 0
+        first: dict[str, int] = json.loads(capsys.readouterr().out)["choices"][0]
+        return first["instances"]
+
+    assert instances(**{"data-parallel-size": 8}) < instances()
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,12 @@ def test_what_nothing_meets_is_found_without_trying_hundreds() -> None:
     assert chosen.scaling is None
 
 
+def test_where_requests_come_in_one_at_a_time_more_instances_shorten_the_wait() -> None:
+    demand = Demand(at_rate(5.0, 800, 200), Slo(ttft=0.2), LAG)
+    choices = [demand.choice(replace(LARGE, **limit)) for limit in ({"max_requests": 1}, {"kv_tokens": 1500})]
+    assert all(one.met and 1 < one.instances < 20 for one in choices)
+
+
 def test_a_better_head_saves_what_the_instances_cost_that_it_spares() -> None:
     demand = Demand(at_rate(40.0, 800, 200), TIGHT, LAG)
     now = demand.choice(LARGE)
