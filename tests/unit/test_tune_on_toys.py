@@ -311,6 +311,46 @@ def test_another_recipe_is_compared_but_never_written(recipe: Path, tmp_path: Pa
     assert recipe.read_text() == RECIPE
 
 
+def test_another_recipe_that_cannot_be_served_takes_nothing_from_the_others(recipe: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(RECIPE.replace("spinner", "other"))
+
+    def dying(endpoint: Endpoint, **asked: Any) -> BenchReport:
+        if "-k" not in endpoint.name:
+            raise InvocationError("the endpoint died", hint="Lower max_model_len.")
+        return Bench()(endpoint, **asked)
+
+    report = tune(recipe, k=[4], arms=[other], _steps=Steps(measure=dying), progress=Silent())
+
+    assert report.winner == "K=4"
+    assert "other K=2 could not be measured: the endpoint died. Lower max_model_len." in report.notes
+    with pytest.raises(InvocationError):
+        tune(other, k=[], arms=[recipe], _steps=Steps(measure=dying), progress=Silent())
+    assert SESSION.box.holds == {}
+
+
+def test_what_another_recipe_does_is_not_kept_as_the_recipes_own(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`advise` reads what is kept of the recipe's own K."""
+    monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
+    other = tmp_path / "other.yaml"
+    other.write_text(RECIPE.replace("spinner", "other"))
+    served: list[str] = []
+
+    def measure(endpoint: Endpoint, **asked: Any) -> BenchReport:
+        served.append(endpoint.name)
+        return report_at(2, {"chat": 0.9 if "-k" in endpoint.name else 0.5})
+
+    for _ in range(2):
+        tune(recipe, k=[2], arms=[other], _steps=Steps(measure=measure), progress=Silent())
+
+    kept = tmp_path / "home/tuning/spinner"
+    assert len(list(kept.glob("*.json"))) == 2, "K=2, and K=2 again"
+    assert len(list((kept / "others").glob("*.json"))) == 1
+    assert served == ["spinner-tune-k2", "spinner-tune-arm0", "spinner-tune-k2"], "none of them anew"
+
+
 def test_an_engine_without_counts_has_at_most_three_k(recipe: Path) -> None:
     engine_registry.register_engine("toy", EngineEntry("toys:ENGINE", "toys:ENGINE_SECTIONS"))
 

@@ -72,7 +72,8 @@ class Trials:
 
         Each `measurement` of a setting asks the prompts in an order of its own.
         """
-        path = self._folder / f"{digest({**self._content(setting.recipe), 'measurement': measurement})}.json"
+        folder = self._folder / "others" if setting.is_other else self._folder  # `advise` reads the recipe's own
+        path = folder / f"{digest({**self._content(setting.recipe), 'measurement': measurement})}.json"
         again = " again" if measurement > 1 else ""
         if (kept := self._read_kept(path)) is not None:
             self._progress.say(f"{setting.name}: measured{again} before")

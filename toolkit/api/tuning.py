@@ -17,7 +17,7 @@ from toolkit.api.trials import Trials
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog import methods
 from toolkit.checks.run import check
-from toolkit.errors import RecipeError, UsageError
+from toolkit.errors import PlatformError, RecipeError, UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.loading import RecipeLike, complete, load, on_platform, read
@@ -91,7 +91,7 @@ def tune(
         tuning = _Tuning(loaded, aim, trials.report)
         tuning.find_k(own)
         for setting in others:
-            tuning.add(setting)
+            tuning.add_other(setting)
         if len(concurrency) > 1:
             tuning.try_schedule()
         best = tuning.best()
@@ -146,6 +146,15 @@ class _Tuning:
         self.candidates.append(added)
         self.notes += [f"{added.name} does not count: {fault}" for fault in added.faults]
         return added
+
+    def add_other(self, setting: Setting) -> None:
+        """Another method or recipe. One that cannot be served takes nothing from what is known of the others."""
+        try:
+            self.add(setting)
+        except PlatformError as error:
+            if not self.candidates:
+                raise
+            self.notes.append(f"{setting.name} could not be measured: {error.message}. {error.hint}".rstrip())
 
     def try_schedule(self) -> None:
         """Measure the K by batch size that follows from the K that were measured, if there is one."""

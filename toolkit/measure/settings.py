@@ -18,10 +18,14 @@ _LONGEST_NAME = 53
 
 @dataclass(frozen=True)
 class Setting:
-    """A way to speculate, as a recipe that is deployed under a name of its own."""
+    """A way to speculate, as a recipe that is deployed under a name of its own.
+
+    `is_other`: it is another recipe or method, and no K of the recipe.
+    """
 
     name: str
     recipe: Recipe
+    is_other: bool = False
 
     @property
     def speculation(self) -> SpeculationSection:
@@ -68,7 +72,7 @@ def from_recipe(recipe: Recipe, other: Recipe, number: int) -> Setting:
 def _other(recipe: Recipe, other: Recipe, name: str, label: str) -> Setting:
     assert other.speculation, "a setting speculates"
     named = replace(other, name=_name(recipe, label), workloads=recipe.workloads, rollout=_all_requests(other))
-    return Setting(f"{name} K={other.speculation.num_speculative_tokens}", named)
+    return Setting(f"{name} K={other.speculation.num_speculative_tokens}", named, is_other=True)
 
 
 def _variant(recipe: Recipe, label: str, k: int, schedule: tuple[BatchSizes, ...] = ()) -> Recipe:
