@@ -25,6 +25,8 @@ LARGEST_DOCUMENT = 200_000_000
 
 _TOKENIZER = documents.Limits(LARGEST_DOCUMENT, items=20_000_000)
 _HEADER = documents.Limits(_MAX_HEADER_BYTES, items=10_000_000)
+# Beside an adapter's weights (PEFT), and the weights of llama.cpp.
+_ADAPTER, _GGUF = "adapter_config.json", ".gguf"
 # What one request brings of a safetensors file: most headers are shorter.
 _FIRST_BYTES = 100_000
 
@@ -133,6 +135,7 @@ def read_model(files: ModelFiles, model: str) -> ModelFacts:
 
 def _read_model(files: ModelFiles, model: str) -> ModelFacts:
     sizes = files.sizes()
+    _require_model(files, sizes)
     config = _read_json(files, sizes, "config.json")
     if wrong := model_config.problem(config):
         raise UnreadableModel(f"{files.location}/config.json: {wrong}", hint="It must be the model's own config.")
@@ -158,6 +161,18 @@ def _read_model(files: ModelFiles, model: str) -> ModelFacts:
         tokenizer=_read_tokenizer(files, sizes),
         generation_config=_read_json(files, sizes, "generation_config.json", missing={}),
     )
+
+
+def _require_model(files: ModelFiles, sizes: Mapping[str, int]) -> None:
+    """What people have in the place of a model. Raises UnreadableModel."""
+    if _ADAPTER in sizes and "config.json" not in sizes:
+        base = str(_read_json(files, sizes, _ADAPTER).get("base_model_name_or_path") or "its model")
+        hint = f"Merge it with {base} (PEFT's `merge_and_unload`), and name the folder with the result."
+        raise UnreadableModel(f"{files.location} is an adapter (LoRA), not a model", hint=hint)
+    formats = {Path(name).suffix for name in sizes if name.endswith((".safetensors", *OTHER_WEIGHTS))}
+    if formats == {_GGUF}:
+        message = f"{files.location} has its weights as GGUF alone, which is for llama.cpp"
+        raise UnreadableModel(message, hint="Take the model that it was made from, with *.safetensors.")
 
 
 def _read_json(

@@ -178,6 +178,8 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "engine.token-budget", "warning", "engine.max_num_batched_tokens", "leave 8191 tokens per step"),
         ([], {"target": config(architectures=["GPT2LMHeadModel"])},
          "engine.target-architecture", "error", "target.model", "hidden states of a `GPT2LMHeadModel`"),
+        ([], {"target": config(architectures=["Qwen3ForSequenceClassification"])},
+         "engine.no-generation", "error", "target.model", "classifies with a `Qwen3ForSequenceClassification`"),
         ([version("0.20.0")], {"target": config(vision_config={})},
          "engine.multimodal", "error", "engine.version", "text-only targets"),
         ([version("0.17.0"), ("16384", "32768")],

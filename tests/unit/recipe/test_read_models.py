@@ -173,3 +173,16 @@ def test_weights_in_another_format_have_a_size_only(target: Path) -> None:
     facts = read_folder(target)
     assert facts.tensors is None
     assert facts.weight_bytes
+
+
+def test_an_adapter_and_gguf_are_told_for_what_they_are(target: Path) -> None:
+    (target / "model.safetensors").rename(target / "model-Q4_K_M.gguf")
+    with pytest.raises(UnreadableModel, match="has its weights as GGUF alone") as refused:
+        read_folder(target)
+    assert refused.value.hint.startswith("Take the model that it was made from")
+
+    (target / "config.json").unlink()
+    (target / "adapter_config.json").write_text('{"base_model_name_or_path": "Qwen/Qwen3-8B"}')
+    with hub({"org/adapter": target}) as server, pytest.raises(UnreadableModel, match="is an adapter") as refused:
+        read("org/adapter", server.url)
+    assert refused.value.hint.startswith("Merge it with Qwen/Qwen3-8B")

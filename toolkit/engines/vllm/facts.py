@@ -220,6 +220,11 @@ def supports_eagle3(version: str, architecture: str) -> bool | None:
     return _listed(listing, "eagle3_targets", version, architecture)
 
 
+def target_known(version: str, architecture: str) -> bool | None:
+    """Whether that version's registry has it among the models that generate. `None`: version not in the data."""
+    return _listed(read("engines/vllm/models.json"), "targets", version, architecture)
+
+
 def drafter_known(version: str, architecture: str) -> bool | None:
     """Whether `architecture` is in that version's registry of drafters. `None`: version not in the data."""
     return _listed(read("engines/vllm/models.json"), "drafters", version, architecture)

@@ -13,7 +13,7 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import newest_with
 from toolkit.engines.vllm.expert_checks import check_experts
-from toolkit.engines.vllm.facts import divides, facts, kv_group_factor, mask_token_keys, supports_eagle3
+from toolkit.engines.vllm.facts import divides, facts, kv_group_factor, mask_token_keys, supports_eagle3, target_known
 from toolkit.engines.vllm.fields import whole_number
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version, loaded_architecture
 from toolkit.engines.vllm.setting_checks import STAGES, runs_on_v1
@@ -32,9 +32,14 @@ _GENERATION = "engine.args.override-generation-config"
 # Kinds of rotary embeddings by whose factor vLLM does not multiply how far a model reaches, the last ones since 0.30.
 _UNSCALED, _YARN = ("su", "longrope", "llama3"), ("yarn", "deepseek_yarn", "deepseek_llama_scaling")
 YARN_UNSCALED_SINCE = "0.30.0"
+# How names end of models outside of its registry that vLLM takes for others than generating ones (0.32.0,
+# config/model.py, _SUFFIX_TO_DEFAULTS): it tries the first before the second.
+_GENERATING = ("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel")
+_POOLING = ("Classification", "ForMaskedLM", "ForRewardModeling", "ForTextEncoding", "Model")
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    yield from _generation(recipe, models.target)
     yield from _target_architecture(recipe, models.target)
     yield from check_vocabulary(recipe, models.target)
     yield from check_experts(recipe, models.target)
@@ -59,6 +64,17 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         if drafting.format == HEAD_FORMAT or (drafting.kind == "model" and runs_on_v1(recipe)):
             yield from _kv_groups(recipe, models.target, models.drafter)
     yield from _sampling(recipe, models.target)
+
+
+def _generation(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """An endpoint of a model that embeds or classifies starts, and answers no chat."""
+    engine, named = recipe.engine, target.architecture
+    chosen = "runner" in engine.args or "architectures" in _overrides(recipe)
+    if chosen or target_known(engine.version, named) is not False:
+        return
+    if named.endswith(_POOLING) and not named.endswith(_GENERATING):
+        message = f"{engine.name} embeds or classifies with a `{named}`, and generates no text"
+        yield Finding("engine.no-generation", message, "target.model", hint="Take a model that generates text.")
 
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
