@@ -25,8 +25,8 @@ LARGEST_DOCUMENT = 200_000_000
 
 _TOKENIZER = documents.Limits(LARGEST_DOCUMENT, items=20_000_000)
 _HEADER = documents.Limits(_MAX_HEADER_BYTES, items=10_000_000)
-# Beside an adapter's weights (PEFT), and the weights of llama.cpp.
-_ADAPTER, _GGUF = "adapter_config.json", ".gguf"
+# Beside an adapter's weights (PEFT), beside those of sentence-transformers, and the weights of llama.cpp.
+_ADAPTER, _EMBEDDING, _GGUF = "adapter_config.json", "modules.json", ".gguf"
 # What one request brings of a safetensors file: most headers are shorter.
 _FIRST_BYTES = 100_000
 
@@ -169,6 +169,9 @@ def _require_model(files: ModelFiles, sizes: Mapping[str, int]) -> None:
         base = str(_read_json(files, sizes, _ADAPTER).get("base_model_name_or_path") or "its model")
         hint = f"Merge it with {base} (PEFT's `merge_and_unload`), and name the folder with the result."
         raise UnreadableModel(f"{files.location} is an adapter (LoRA), not a model", hint=hint)
+    if _EMBEDDING in sizes and b".Pooling" in files.read(_EMBEDDING):
+        message = f"{files.location} is an embedding model (its {_EMBEDDING} pools), which answers no chat"
+        raise UnreadableModel(message, hint="Take a model that generates text.")
     formats = {Path(name).suffix for name in sizes if name.endswith((".safetensors", *OTHER_WEIGHTS))}
     if formats == {_GGUF}:
         message = f"{files.location} has its weights as GGUF alone, which is for llama.cpp"

@@ -175,6 +175,14 @@ def test_weights_in_another_format_have_a_size_only(target: Path) -> None:
     assert facts.weight_bytes
 
 
+def test_an_embedding_model_is_told_whatever_its_architecture_is_called(target: Path) -> None:
+    """As Qwen3-Embedding, whose config.json says Qwen3ForCausalLM."""
+    modules = [{"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+    (target / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UnreadableModel, match=r"is an embedding model \(its modules.json pools\)"):
+        read_folder(target)
+
+
 def test_an_adapter_and_gguf_are_told_for_what_they_are(target: Path) -> None:
     (target / "model.safetensors").rename(target / "model-Q4_K_M.gguf")
     with pytest.raises(UnreadableModel, match="has its weights as GGUF alone") as refused:
