@@ -45,7 +45,8 @@ class State:
 class Attention:
     """Attention of one layer, or the `state` that it has instead. `reach` is the window or chunk in tokens, else 0.
 
-    MLA stores one latent vector for all heads: one KV head with keys of that size, and no values.
+    MLA stores one latent vector for all heads: one KV head with keys of that size, and no values. `index` are the bytes
+    of a token in the index by which sparse attention (DSA) chooses tokens.
     """
 
     kv_heads: int
@@ -54,6 +55,7 @@ class Attention:
     kind: AttentionKind = "full"
     reach: int = 0
     state: State | None = None
+    index: int = 0
 
     def kv_heads_per_rank(self, tensor_parallel: int) -> int:
         """KV heads on one accelerator. vLLM copies heads if there are fewer heads than accelerators."""
@@ -139,16 +141,19 @@ def _layers(model: str, config: Mapping[str, Any]) -> tuple[Attention, ...]:
     if not _number(config, "head_dim") and _number(config, "hidden_size") < _number(config, "num_attention_heads"):
         hint = "It must be the model's own config."
         raise ToolkitError(f"{model}: its config has more attention heads than hidden-state values", hint=hint)
-    return tuple(_attention(model, config, kind) for kind in _kinds(model, config, count))
+    if config.get("compress_ratios"):
+        hint = "Deploy once and read the engine's log."
+        raise ToolkitError(f"{model}: cannot estimate the memory of attention that compresses its cache", hint=hint)
+    return tuple(_attention(model, config, kind, layer) for layer, kind in enumerate(_kinds(model, config, count)))
 
 
-def _attention(model: str, config: Mapping[str, Any], kind: AttentionKind) -> Attention:
+def _attention(model: str, config: Mapping[str, Any], kind: AttentionKind, layer: int) -> Attention:
     if kind == "state":
         groups, state = _state(model, config)
         return Attention(groups, 0, 0, kind, state=state)
     latent = _number(config, "kv_lora_rank")
     if latent:
-        return Attention(1, latent + _number(config, "qk_rope_head_dim"), 0)
+        return Attention(1, latent + _number(config, "qk_rope_head_dim"), 0, index=_index(config, layer))
     heads = _number(config, "num_attention_heads")
     size = _number(config, "head_dim") or _number(config, "hidden_size") // heads
     kv_heads = _number(config, "num_key_value_heads") or heads
@@ -158,6 +163,16 @@ def _attention(model: str, config: Mapping[str, Any], kind: AttentionKind) -> At
         return Attention(kv_heads, size, size)
     reach = _number(config, "sliding_window" if kind == "sliding" else "attention_chunk_size")
     return Attention(kv_heads, size, size, kind, reach)
+
+
+def _index(config: Mapping[str, Any], layer: int) -> int:
+    """Bytes of a token: fp8, a scale for 128 values. Some layers take an earlier one's (vLLM 0.32, deepseek_v2.py)."""
+    size = _number(config, "index_head_dim") if config.get("index_topk") else 0
+    offset = _number(config, "index_skip_topk_offset") if "index_skip_topk_offset" in config else 2
+    kept = max(layer - offset + 1, 0) % max(_number(config, "index_topk_freq"), 1) == 0
+    if isinstance(pattern := config.get("index_topk_pattern"), str | list):
+        kept = pattern[layer : layer + 1] not in ("S", ["S"])
+    return size + size // 128 * 4 if kept else 0
 
 
 def _state(model: str, config: Mapping[str, Any]) -> tuple[int, State]:

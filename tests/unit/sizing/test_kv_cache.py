@@ -96,6 +96,14 @@ def test_what_vllm_logs_of_layers_with_states(
     assert [group.attention.kind for group in planned.groups] == ["state"] * 3 + ["full"]
 
 
+def test_what_vllm_logs_of_layers_with_states_and_a_drafting_layer_of_the_targets_own() -> None:
+    """Qwen3.6-27B on two GPUs, fp8 cache, `mtp` with three draft tokens (noonghunna/club-3090#642)."""
+    own = {**QWEN3_8_27B, "num_hidden_layers": 1, "layer_types": ["full_attention"]}
+    kept = States(2, draft_tokens=3, prefix_caching=True)
+    planned = cache(QWEN3_8_27B, own, value_bytes=1, states=kept, tensor_parallel=2)
+    assert planned.tokens(int(11.05 * GIB), 262_144) == pytest.approx(623_873, rel=0.003)  # a block more or less
+
+
 def test_draft_tokens_have_states_of_their_own() -> None:
     alone, drafting = (cache(QWEN3_6_35B, states=States(2, draft_tokens=tokens)) for tokens in (0, 3))
     assert [group.states for group in (*alone.groups, *drafting.groups)] == [1] * 4 + [4] * 4
@@ -136,6 +144,16 @@ def test_draft_tokens_have_states_of_their_own() -> None:
 def test_mamba_layers_keep_states(config: dict[str, Any], state: State) -> None:
     layers = shape_of(facts({**LLAMA_8B, **config})).layers
     assert [layer.state for layer in layers] in ([state, state, None, state], [state, None, state, state])
+
+
+def test_sparse_attention_has_an_index_beside_its_latent() -> None:
+    """GLM-5's have 132 bytes a token (LMCache issue 3339); GLM-5.2 has 21 of them in 78 layers (ROCm/ATOM 2142)."""
+    glm = {**QWEN3_14B, "num_hidden_layers": 78, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    sparse = {**glm, "index_topk": 2048, "index_head_dim": 128}
+    shared = {**sparse, "index_topk_freq": 4}
+    listed = {**sparse, "index_topk_pattern": "F" * 21 + "S" * 57}
+    dense, *indexed = (cache(config, block_size=64) for config in (glm, sparse, shared, listed))
+    assert [one.bytes_per_block - dense.bytes_per_block for one in indexed] == [64 * 132 * n for n in (78, 21, 21)]
 
 
 def test_windows_make_a_long_request_cheaper() -> None:

@@ -64,6 +64,7 @@ def test_a_head_is_told_from_a_model() -> None:
         ({"num_hidden_layers": None}, ": its config has no `num_hidden_layers`"),
         ({"num_attention_heads": None}, ": its config has no `num_attention_heads`"),
         ({"layer_types": ["conv"] * 32}, "cannot estimate the memory of layers of type `conv`"),
+        ({"compress_ratios": [4] * 32}, "cannot estimate the memory of attention that compresses its cache"),
         ({"layer_types": ["linear_attention"] * 32}, "cannot estimate the memory of its layers without attention"),
     ],
 )

@@ -120,7 +120,8 @@ def plan(
         if attention.state and states:
             return states.bytes_of(attention.state, tensor_parallel)
         heads = attention.kv_heads_per_rank(tensor_parallel)
-        return heads * (attention.key_size + attention.value_size) * value_bytes * block_size
+        token = heads * (attention.key_size + attention.value_size) * value_bytes + attention.index
+        return token * block_size
 
     if (
         len({(layer.kind, layer.reach) for layer in layers}) == 1
