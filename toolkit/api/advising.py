@@ -214,7 +214,7 @@ def _traffic(
     if (traffic is None) == (rate is None):
         raise UsageError("give the traffic or a rate", hint="Write --traffic trace.jsonl, or --rate 5/s.")
     if traffic is not None:
-        trace = busiest(read_trace(Path(traffic)))
+        trace = busiest(read_trace(os.fspath(traffic)))
         placed, notes = [(one.request, one.where) for one in trace.requests], [*trace.notes]
     else:
         assert rate

@@ -31,8 +31,11 @@ def advise(
         ),
     ] = None,
     traffic: Annotated[
-        Path | None,
-        typer.Option(help="A trace: a row for each request with `at` (seconds), `prompt_tokens`, `answer_tokens`."),
+        str | None,
+        typer.Option(
+            help="A trace: a row for each request with `at` (seconds), `prompt_tokens`, `answer_tokens`.",
+            metavar="FILE",
+        ),
     ] = None,
     rate: Annotated[
         str | None, typer.Option(help="Instead of a trace: requests per second, minute or hour.", metavar="5/s")

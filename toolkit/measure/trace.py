@@ -310,7 +310,8 @@ def per_second(text: str) -> float:
     rate = _RATE.fullmatch(text)
     value = float(rate[1]) / _SECONDS[rate[2] or "s"] if rate else 0.0
     if not _LEAST_RATE <= value <= _MOST_REQUESTS:
-        raise UsageError(f"{text!r} is no rate of one an hour or more", hint="Write --rate 5/s, 300/min or 1000/h.")
+        message = f"{text!r} is no rate between one an hour and {_MOST_REQUESTS:,} a second"
+        raise UsageError(message, hint="Write --rate 5/s, 300/min or 1000/h.")
     return value
 
 
