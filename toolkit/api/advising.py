@@ -12,7 +12,7 @@ from toolkit.api.context import require_default_share
 from toolkit.api.fitting import fit
 from toolkit.catalog import lookup
 from toolkit.display import bullets, card, table
-from toolkit.errors import UsageError
+from toolkit.errors import ToolkitError, UsageError
 from toolkit.home import home_folder
 from toolkit.loading import RecipeLike, load
 from toolkit.measure.advise import HOURS_PER_MONTH, MOST_INSTANCES, Choice, Demand, Option, Worth
@@ -22,7 +22,7 @@ from toolkit.measure.speeds import Speeds, curves_at, find_schedule, read_speeds
 from toolkit.measure.trace import at_rate, busiest, mean_rate, read_trace
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Slo
-from toolkit.sizing.fit import Fit, copies, hardware
+from toolkit.sizing.fit import Fit, copies, hardware, hourly
 from toolkit.text import inert
 
 COLUMNS = ("instances", "K", "$/h", "$/month", "TTFT p90", "TPOT p90", "e2e p90", "margin", "speed")
@@ -176,7 +176,7 @@ def advise(
     named = [*tuned, *((str(path), Path(path)) for path in speeds)]
     served = {"engine": loaded.engine.name, "target": str(loaded.target)}
     found, notes = read_speeds(((name, load_report(path)) for name, path in named), loaded.method, served)
-    there = fit(loaded).fits if loaded.platform_rules.facts.has_instance_types else ()
+    there, unsized = _fits(loaded, found)
     longest = loaded.engine.max_model_len or max((one.max_model_len for one in there), default=0)
     requests, more = _traffic(loaded, found, slo, traffic, rate, prompt_tokens, answer_tokens, longest)
     options = [option for one in found for option in _options(loaded, one, there)]
@@ -196,8 +196,20 @@ def advise(
         choices,
         gains,
         tuple(unmeasured[:_UNMEASURED]),
-        (*notes, *more, *_doubts(choices), *_never_idle(found, choices, slo)),
+        (*notes, *unsized, *more, *_doubts(choices), *_never_idle(found, choices, slo)),
     )
+
+
+def _fits(recipe: Recipe, speeds: Sequence[Speeds]) -> tuple[Sequence[Fit], list[str]]:
+    """How the models fit each type; where they cannot be sized, the measured types hold them, and a note says so."""
+    if not recipe.platform_rules.facts.has_instance_types:
+        return (), []
+    try:
+        return fit(recipe).fits, []
+    except ToolkitError as error:
+        measured = [found for one in speeds if (found := recipe.platform_rules.instance(one.instance))]
+        held = [Fit(one.name, one.accelerator_count, 1, True, price_per_hour=hourly(recipe, one)) for one in measured]
+        return held, [f"{error.message}: its KV cache counts as large enough, and only measured types count"]
 
 
 def _traffic(

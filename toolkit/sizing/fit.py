@@ -103,7 +103,7 @@ def fit(asking: Recipe | EngineRules, models: Lock, instance: Instance) -> Fit:
         raise ToolkitError("the engine has no model of its memory", hint="Deploy once and read the engine's log.")
     if models.drafter == models.target:  # which drafts with layers of its own
         models = Lock(models.target)
-    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=_price(recipe, instance))
+    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=hourly(recipe, instance))
     return memory.fit(recipe, models, instance, empty)
 
 
@@ -164,7 +164,7 @@ def _each(asking: Recipe | EngineRules, models: Lock, instances: Iterable[Instan
         alike = instance.name if own or instance.neuron_cores else hardware(instance)
         if alike not in known:
             known[alike] = fit(asking, models, instance)
-        yield replace(known[alike], instance=instance.name, price_per_hour=_price(recipe, instance))
+        yield replace(known[alike], instance=instance.name, price_per_hour=hourly(recipe, instance))
 
 
 def by_weights(recipe: Recipe, models: Lock, able: Iterable[Instance]) -> list[Fit]:
@@ -213,6 +213,7 @@ def hardware(instance: Instance) -> tuple[Any, ...]:
     return (*accelerators, instance.compute_capability, instance.architecture, host)
 
 
-def _price(recipe: Recipe | None, instance: Instance) -> float | None:
+def hourly(recipe: Recipe | None, instance: Instance) -> float | None:
+    """US dollars per hour of as many instances as run one copy, by list price; None if unknown."""
     price = instance.price(recipe.region if recipe else None)
     return price.usd_per_hour * (recipe.nodes if recipe else 1) if price else None

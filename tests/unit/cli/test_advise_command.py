@@ -251,6 +251,22 @@ def test_a_request_beyond_the_targets_own_limit_is_told_where_the_recipe_has_non
     assert "trace.jsonl:1: 200000 + 200 tokens, and the limit of openai/gpt-oss-20b is 131072 Leave such" in shown
 
 
+def test_models_that_cannot_be_sized_run_where_they_were_measured(
+    speeds: str, tmp_path: Path, capsys: Captured
+) -> None:
+    recipe = edited(tmp_path, lambda engine: None)
+    lock = Path(recipe).with_suffix(".lock.json")
+    models = json.loads(lock.read_text())
+    models["target"]["config"]["compress_ratios"] = [4]
+    lock.write_text(json.dumps(models))
+    assert run(["advise", recipe, *SLO, "--rate", "1/s", "--speeds", speeds, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    known = document(capsys, "--rate", "1/s", "--speeds", speeds)["choices"][0]
+    assert {one["instance"] for one in found["choices"]} == {"ml.g7e.2xlarge"}
+    assert found["choices"][0]["price_per_hour"] == known["price_per_hour"]
+    assert "cannot estimate the memory of attention that compresses its cache: its KV cache" in found["notes"][0]
+
+
 def test_copies_of_the_engine_each_have_limits_of_their_own(tmp_path: Path, capsys: Captured) -> None:
     speeds = write_report(tmp_path / "p5.json", report("ml.p5.48xlarge"))
     few: dict[str, Any] = {"max_num_seqs": 4}
