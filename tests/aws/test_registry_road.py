@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,10 @@ def test_what_cannot_be_registered_is_said(recipe: Path) -> None:
         toolkit.register(recipe, group="a_b")
     with pytest.raises(UsageError, match=r"p-eagle.yaml:\d+: platform.name: `local` has no model registry"):
         toolkit.register("tiny/p-eagle", group=GROUP)
+    for told in ({"target": "org/another"}, {"speculation": "p-eagle K=3"}):
+        other = replace(example(), setting={**example().setting, **told})
+        with pytest.raises(UsageError, match=f"the report is of .*{next(iter(told.values()))}"):
+            registered(recipe, report=other)
     (recipe.parent / "prompts.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(toolkit.ToolkitError):
         registered(recipe)

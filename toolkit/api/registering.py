@@ -77,6 +77,8 @@ def register(
     with progress.stage("check"):
         loaded = load(recipe)
         registry = _registry(loaded)
+        if proof:
+            _require_own(proof, loaded)
         owner = registry.owner(group)
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):
@@ -109,6 +111,21 @@ def _registry(recipe: Recipe) -> ModelRegistry:
         message = f"{where}: platform.name: `{recipe.platform.name}` has no model registry"
         raise UsageError(message, hint="Write `platform: {name: sagemaker}`.")
     return registry()
+
+
+def _require_own(proof: BenchReport, recipe: Recipe) -> None:
+    """Raise UsageError for a report that tells of another target or speculation. Where a model lies may differ."""
+    own, setting = recipe.speculation, proof.setting
+    drafts = f"{own.method} K={own.num_speculative_tokens}" if own else None
+    told = str(setting.get("target", recipe.target)), str(setting.get("speculation", drafts))
+    same = _last_part(told[0]) == _last_part(str(recipe.target)) and told[1].partition(",")[0] == str(drafts)
+    if not same:
+        message = f"the report is of {told[0]} with {told[1]}, the recipe of {recipe.target} with {drafts}"
+        raise UsageError(message, hint=f"Measure this one: toolkit prove {recipe.path} --json > proof.json")
+
+
+def _last_part(place: str) -> str:
+    return place.rstrip("/").rpartition("/")[2]
 
 
 def _training_job(recipe: Recipe, platform: Platform, login: AwsSession | None) -> str:
