@@ -42,8 +42,8 @@ def status(
     details: Annotated[
         bool | None,
         typer.Option(
-            help="Read instances and prices of every endpoint, however many calls that takes, or of none. "
-            "By default of up to 100 in a region, and for 15 seconds.",
+            help="Read the instances and prices of every endpoint, however many calls that takes, or of none. "
+            "Default: of up to 100 endpoints in a region, for at most 15 seconds.",
         ),
     ] = None,
     watch: Annotated[
