@@ -14,7 +14,7 @@ import typer
 import toolkit
 from toolkit.cli import fleet
 from toolkit.cli.arguments import Baseline, Json, PlatformName, Yes, seconds_of
-from toolkit.cli.fleet import Discount, KeepGoing, Parallel
+from toolkit.cli.fleet import PARALLEL, Discount, KeepGoing, Parallel
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.cli.table import table
@@ -60,7 +60,7 @@ def deploy(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask whether the price, or a saved plan, is all right.")
     ] = False,
-    parallel: Parallel = 4,
+    parallel: Parallel = PARALLEL,
     keep_going: KeepGoing = False,
     discount: Discount = 0.0,
     as_json: Json = False,
@@ -156,7 +156,7 @@ def rollback(
     yes: Yes = False,
     wait: Annotated[bool, typer.Option(help="Wait until the rollback is done.")] = True,
     platform: PlatformName = None,
-    parallel: Parallel = 4,
+    parallel: Parallel = PARALLEL,
     keep_going: KeepGoing = False,
     as_json: Json = False,
 ) -> None:

@@ -26,6 +26,9 @@ Recipes = Annotated[
         metavar="RECIPE...",
     ),
 ]
+PARALLEL = 4
+"""How many are worked on at a time by default: a deployment makes some sixty calls, and AWS refuses an account that
+makes more than a few each second."""
 Parallel = Annotated[
     int, typer.Option("--parallel", min=1, max=32, help="With several recipes: how many at a time.", metavar="N")
 ]

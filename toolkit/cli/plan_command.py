@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from toolkit.cli.arguments import Baseline, Json, PlatformName
-from toolkit.cli.fleet import Discount, Parallel, Recipes, show_plan
+from toolkit.cli.fleet import PARALLEL, Discount, Parallel, Recipes, show_plan
 from toolkit.cli.output import answer, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.errors import UsageError
@@ -45,7 +45,7 @@ def plan(
             help="Also show each value that an update changes; with several recipes, show the plan of each.",
         ),
     ] = False,
-    parallel: Parallel = 4,
+    parallel: Parallel = PARALLEL,
     discount: Discount = 0.0,
     as_json: Json = False,
 ) -> None:

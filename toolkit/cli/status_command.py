@@ -12,7 +12,7 @@ import typer
 import toolkit
 from toolkit.cli import fleet
 from toolkit.cli.arguments import Json, OnlyPlatform, seconds_of
-from toolkit.cli.fleet import Parallel
+from toolkit.cli.fleet import PARALLEL, Parallel
 from toolkit.cli.output import answer, say
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
@@ -56,7 +56,7 @@ def status(
             help="Compare what runs with these recipes. For cron: exit code 1 if they differ, 3 if one cannot be read.",
         ),
     ] = False,
-    parallel: Parallel = 4,
+    parallel: Parallel = PARALLEL,
     as_json: Json = False,
 ) -> None:
     """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
