@@ -58,9 +58,9 @@ class Patience:
 class EndpointStatus:
     """Status of an endpoint (InService, Creating, Updating, RollingBack, Failed, Deleting …) and its configuration.
 
-    `began` is when the current operation began, in seconds since 1970; 0 if there is none, or it is unknown. Two
-    sentences of the platform: `no_log_reason` says why containers may not have written anything for a long time,
-    `hopeless` what happens to an endpoint with this status whose containers cannot start, and what the user can do.
+    `began` is when the current operation began, in seconds since 1970; 0 if there is none, or it is unknown. The
+    platform supplies two sentences: `no_log_reason` says why containers may have written nothing for a long time,
+    `hopeless` what happens now to an endpoint whose containers cannot start, and what the user can do.
     """
 
     name: str
@@ -105,9 +105,9 @@ class Waitable(Protocol):
     ) -> Iterator[LogLine]:
         """The log lines of the endpoint's containers since it was created, the newest container last.
 
-        Only of containers whose log begins at `since` or later, when an operation on it began. `bookmarks` is how far
-        each stream was read. It is updated, so that calling again with the same mapping returns only new lines. Lines
-        from before `written_since` need not be read.
+        With `since`, the beginning of an operation, only of containers whose log begins then or later. `bookmarks` says
+        how far each stream was read, and is updated: called again with the same mapping, it returns only new lines.
+        Lines from before `written_since` need not be read.
         """
 
 
@@ -123,7 +123,7 @@ def wait_in_service(
 ) -> dict[str, dict[str, float]]:
     """Return when every endpoint is InService with its EndpointConfig. `configs` maps endpoints to configs.
 
-    The answer has for each endpoint the seconds that stages of its start took; none where its log says nothing of them.
+    Returns, for each endpoint, how many seconds the stages of its start took, as far as its log tells.
 
     `expected` are the expected seconds of stages (names of stages.STAGES). Raises EndpointFailed, with cause and last
     lines, as soon as one has failed, was rolled back, or cannot start however often it is tried; WaitTimeout after
