@@ -96,6 +96,6 @@ def opinion_in_words(report: Measurement) -> Iterator[str]:
     if report.opinions:
         yield (
             "Why they differ: AWS asks with synthetic text, whose drafts are accepted more or less often than your "
-            "prompts'; it measures one arm after the other, and gives no intervals; its client is in AWS, ours is where "
-            "you are; it does not compare answers."
+            "prompts'; it measures one arm after the other, and gives no intervals; its client is in AWS, ours is "
+            "where you are; it does not compare answers."
         )
