@@ -158,9 +158,9 @@ class _Live:
     up_to_date: bool
 
 
-def improve_plan(what: RecipeLike, *, platform: str | None = None, _steps: Steps = STEPS) -> ImprovementPlan:
+def improve_plan(what: RecipeLike, *, platform: str | None = None) -> ImprovementPlan:
     """What `improve` would do. Reads only."""
-    return _plan(_live(what, platform, _steps, default_progress()))
+    return _plan(_live(what, platform, STEPS, default_progress()))
 
 
 def improve(
