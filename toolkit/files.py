@@ -53,7 +53,7 @@ def _edit(path: Path) -> str:
         return "That is a folder: name a file in it."
     if not path.parent.is_dir():
         return f"There is no folder {path.parent}: make it, or name a file elsewhere."
-    return "It is as it was."
+    return "It was not changed. Make room, or see who may write there, and run the command again."
 
 
 def make_private_folder(folder: Path) -> None:

@@ -35,13 +35,13 @@ def what_if(
     _steps: Steps = STEPS,
     **options: Unpack[BenchOptions],
 ) -> BenchReport:
-    """How fast an endpoint would be at each acceptance length, and the one at which speculation breaks even.
+    """Say how fast an endpoint would be at each acceptance length, and at which length speculation breaks even.
 
-    `what` is a recipe, an endpoint or a URL, `seconds` the time for all lengths; `options` are further ones of `bench`.
-    If the recipe's engine can accept drafts by chance, an endpoint `<name>-what-if` and its baseline are
-    deployed, measured at each acceptance length and removed again. If it cannot, or without a recipe, what serves now
-    is measured once, and the rest follows from its steps per second. `dummy_weights` deploys `<name>-what-if` in either
-    case, with random weights: only configurations and tokenizers are read.
+    `what` is a recipe, an endpoint or a URL, `seconds` the time for all lengths; `options` are further arguments of
+    `bench`. If the recipe's engine can accept drafts at random, an endpoint `<name>-what-if` and its baseline are
+    deployed, measured at each acceptance length and removed again. If not, or without a recipe, the endpoint that
+    serves now is measured once, and the rest is calculated from its steps per second. `dummy_weights` always deploys
+    `<name>-what-if`, with random weights: only configurations and tokenizers are read.
 
     Raises UsageError, and what `deploy` and `bench` raise.
     """

@@ -96,9 +96,9 @@ class Catalogue(Sequence[Recipe]):
         *,
         with_evidence: bool = False,
     ) -> Catalogue:
-        """Those whose target, method, instance types or accelerators have these words, at most at that price.
+        """The recipes whose target, method, instance types or accelerators have these words, up to that price.
 
-        `max_price` is in US dollars per hour; a recipe whose price is unknown is not among them.
+        `max_price` is in US dollars per hour; it leaves out recipes whose price is unknown.
         """
         return Catalogue(
             tuple(

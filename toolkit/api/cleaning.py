@@ -94,14 +94,15 @@ def clean(
     session: AwsSession | None = None,
     progress: Progress | None = None,
 ) -> Cleaning:
-    """Remove what endpoints, trials and training left and nothing needs any more, each by its rule.
+    """Remove what endpoints, trials and training left behind and nothing needs any more, each by its rule.
 
-    With `dry_run` nothing is removed. `platform` is where to look alone; `local` is this machine. `approve` sees what
-    would go, and raises to stop. `session` is an AWS session to use instead of the environment's. What cannot be
-    removed stops nothing else: `failed` of the answer says why, and the same call tries again. An endpoint, what it
-    needs for a rollback, and all that `toolkit destroy` removes are never touched.
+    With `dry_run` nothing is removed. `platform` is the only one to look on; `local` is this machine. `approve` gets
+    the list before anything is removed, and raises to stop. `session` is an AWS session to use instead of the
+    environment's. If something cannot be removed, the rest is removed all the same: `failed` says why, and the same
+    call tries again. Endpoints, what they need for a rollback, and all that `toolkit destroy` removes are never
+    touched.
 
-    Raises PlatformError where a `platform` that is named cannot be asked.
+    Raises PlatformError if the `platform` you name cannot be asked.
     """
     progress = progress or default_progress()
     search, cleaning = _looked(platform, session, progress)

@@ -111,7 +111,7 @@ def arms_of(recipe: Recipe, baseline: bool) -> list[Recipe]:
 def find_platform(
     endpoint: str, recipe: Recipe | None, platform: str | None, scope: str | None, login: AwsSession | None = None
 ) -> Platform | None:
-    """The platform that has the endpoint: the one that is named, the recipe's, or the first that has one of that name.
+    """The platform of the endpoint: the one you name, the recipe's, or the first with an endpoint of that name.
 
     With `login` it is AWS. Without such an endpoint it is the last that could be asked; None where there is none.
     Raises AmbiguousEndpoint, and PlatformError if nobody has it and a platform does not answer.

@@ -123,9 +123,9 @@ def plan(
 
     `recipe` may also be the ARN of a registered version, or of its group, as for `deploy`.
 
-    `discount_percent` comes off the list prices, as with a savings plan. `session` is a boto3.Session, or a Session of
-    the SageMaker SDK, to use instead of the environment's. Without AWS credentials it is the plan for an account that
-    holds nothing.
+    `discount_percent` is your discount on the list prices, such as a savings plan's. `session` is a boto3.Session, or a
+    Session of the SageMaker SDK, to use instead of the environment's. Without AWS credentials it is the plan for an
+    account in which there is nothing yet.
     """
     loaded = replace(load_named(recipe, platform, session), discount_percent=discount_percent)
     warnings = require(loaded).warnings
@@ -151,10 +151,10 @@ def deploy(
     `recipe` may also be the ARN of an approved version in SageMaker's model registry (see `register`), or of its group,
     which means the newest approved version of it.
 
-    `approve` sees the plan before anything changes, and raises to stop; `discount_percent` comes off its prices.
-    `baseline` makes its twin without speculation too. Doing it again does nothing, or carries on where it was
-    interrupted. `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the environment's:
-    its region, its credentials and, where SageMaker may take it, its role.
+    `approve` gets the plan before anything changes, and raises to stop; `discount_percent` is your discount on its
+    prices. `baseline` also makes the same endpoint without speculation. Called again, it does nothing, or carries on
+    where it was interrupted. `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the
+    environment's: its region, its credentials and, if SageMaker can assume it, its role.
 
     Raises RecipeError, ApplyError, EndpointFailed or WaitTimeout.
     """
@@ -195,7 +195,7 @@ def rollback(
     progress: Progress | None = None,
     session: AwsSession | None = None,
 ) -> Endpoint:
-    """Bring an endpoint back to what it ran before its last update. A rollback is an update too: again goes forward.
+    """Return an endpoint to what it ran before its last update. A second rollback undoes the first.
 
     `session` is an AWS session to use instead of the environment's.
 

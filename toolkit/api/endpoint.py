@@ -42,9 +42,9 @@ class Endpoint(Served):
     def chat(
         self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Unpack[ChatOptions]
     ) -> Generation:
-        """The whole answer: greedy and at most 256 tokens, unless OpenAI's chat options (`max_tokens`, …) differ.
+        """The whole answer. Without OpenAI's chat options (`max_tokens`, …) it is greedy and has at most 256 tokens.
 
-        The tokens of a model's reasoning count, too: `.cut` says whether the answer ended at that length. Raises
+        Tokens of a model's reasoning are included in that limit; `.cut` says whether the answer ended there. Raises
         UsageError for an unknown option.
         """
         return self.stream(prompt, via=via, **options).result
@@ -150,10 +150,10 @@ class Endpoint(Served):
         return self.platform.metrics(self.address, minutes)
 
     def prove(self, requests: int | None = None, *, max_tokens: int | None = None, seconds: float = 60) -> BenchReport:
-        """A minute of measuring, one request at a time: is speculation on, lossless, accepted, and does it pay?
+        """Measure for a minute, one request at a time: is speculation on, lossless, accepted, and does it pay?
 
         `requests` are sent to each arm for every workload; None: as many as fit into `seconds`, or fewer if the result
-        is clear before. Raises InvocationError.
+        is clear earlier. Raises InvocationError.
         """
         from toolkit.measure.endpoints import measure_endpoints
 

@@ -52,9 +52,9 @@ def ci_roles(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, An
 
 
 def role_policy(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:
-    """What the execution role of the recipe's endpoint must be allowed to do, as the document of a policy.
+    """The IAM policy document that the execution role of the recipe's endpoint needs, if somebody else makes that role.
 
-    For a role that somebody else makes. Starts nothing. Raises UsageError for a recipe that does not run on AWS.
+    Starts nothing. Raises UsageError for a recipe that does not run on AWS.
     """
     loaded, _ = _of_aws(recipe, platform)
     made = replace(loaded, platform=loaded.platform.edit(role="create"))

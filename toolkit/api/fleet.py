@@ -20,10 +20,6 @@ _OWN_KEYS = ("target", "speculation")
 # Of a file that is not YAML, such as a recipe with a mistake: a key at the beginning of a line.
 _OWN_LINE = re.compile(rf"^({'|'.join(_OWN_KEYS)})\s*:", re.MULTILINE)
 
-PARALLEL = 4
-"""So many are worked on at a time unless the user says another number: a deployment makes some sixty calls, and AWS
-refuses an account that makes more than a few each second."""
-
 
 @dataclass(frozen=True)
 class Member:

@@ -49,7 +49,7 @@ def connect(
 
 
 def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -> Watch:
-    """Is the acceptance of a live endpoint's last `minutes` what its recipe's evidence lets expect?
+    """Compare the acceptance of a live endpoint's last `minutes` with its recipe's evidence.
 
     Raises EndpointNotFound or PlatformError.
     """

@@ -27,12 +27,12 @@ def build(
     sign: str | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """Build the image of a recipe that has a `container`, unless it exists; its address in ECR, with digest.
+    """Build the image of a recipe with a `container` section, unless it exists; return its address in ECR, with digest.
 
-    `deploy` does it too. `builder` (append, docker, buildah, codebuild) goes over the recipe's. With the key `sign`
-    the image and what lies beside it are signed, unless this key has: a file (cosign.key, its password in
-    $COSIGN_PASSWORD), or the URL of a service's, with which cosign signs. Raises UsageError for a recipe that needs no
-    image of its own or an unusable key, ApplyError, BuildError where what is to be signed is missing.
+    `deploy` does this too. `builder` (append, docker, buildah, codebuild) overrides the recipe's. `sign` is a key that
+    signs the image, its bill of materials and its provenance, unless it has already: a file (cosign.key, its password
+    in $COSIGN_PASSWORD), or the URL of a key service, for which cosign is needed. Raises UsageError for a recipe that
+    needs no image of its own or an unusable key, ApplyError, and BuildError if what should be signed is missing.
     """
     key = _signing().signing_key(sign) if sign else None
     progress = progress or default_progress()
@@ -61,7 +61,7 @@ def build(
 
 
 def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
-    """How many weaknesses ECR found in the recipe's image, by severity, the worst first; waits for its scan.
+    """The number of vulnerabilities that ECR found in the recipe's image, by severity, worst first. Waits for its scan.
 
     Raises UsageError for a recipe without an image of its own, PlatformError for one that was not built or cannot be
     scanned.
@@ -73,7 +73,7 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
 def verify(recipe: RecipeLike, *, platform: str | None = None, key: str | None = None) -> dict[str, str]:
     """The digests of the recipe's image, its bill of materials (`sbom`) and its `provenance`, as ECR has them.
 
-    With a key (cosign.pub, or the URL of a service's) they must be signed with it. Raises UsageError for a recipe
+    With a `key` (cosign.pub, or the URL of a key service) they must be signed with it. Raises UsageError for a recipe
     without an image of its own or an unusable key, BuildError where one is missing, not signed or about another image.
     """
     public = _signing().public_key(key) if key else None

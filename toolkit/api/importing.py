@@ -67,11 +67,11 @@ def import_recipe(
     name: str | None = None,
     variant: str | None = None,
 ) -> ImportedRecipe:
-    """Write the recipe of an engine's command line, or of the YAML of another tool that starts it.
+    """Write a recipe from an engine's command line, or from the YAML of another tool that starts it.
 
-    The text is read, never run. `variant` is one of those that such YAML may have. What the text leaves open (engine
-    version, instance type) stays open: it is chosen when the recipe is read. Raises UsageError for a text that is none
-    of these, and if the file exists.
+    The text is read, never run. `variant` names one of several variants in such YAML. What the text leaves open (engine
+    version, instance type) is left open in the recipe, too, and chosen when the recipe is read. Raises UsageError for
+    any other text, and if the file exists.
     """
     return write_imported(_read(text, variant), out, platform, name)
 

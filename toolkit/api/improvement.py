@@ -53,10 +53,10 @@ class Improvement:
     """A new head against the one that serves. `promoted` says whether it serves now, `reason` why or why not.
 
     `tried` says where it was measured: as a `variant` or on an `endpoint` of its own; empty if there was no new head to
-    measure. `decoding` is the ratio of the tokens per second after the first (1/TPOT), `acceptance` that of the
-    acceptance lengths, the new head's over the old one's; `acceptance_lengths` has both, the old one's first: on the
-    held-out traffic. `on_workloads` has the ratios on the recipe's own workloads. `left_out` says how many requests of
-    the traffic were neither learned from nor asked, by the reason. Truthy if it was promoted.
+    measure. On the held-out traffic, new head over old one: `decoding` is the ratio of their tokens per second after
+    the first (1/TPOT), `acceptance` the ratio of their acceptance lengths, and `acceptance_lengths` has both lengths,
+    the old head's first. `on_workloads` has the ratios on the recipe's own workloads. `left_out` counts requests that
+    could not be used, by reason. Truthy if it was promoted.
     """
 
     recipe: str
@@ -106,9 +106,9 @@ class Improvement:
 class ImprovementPlan:
     """What `improve` will do: `training` is the plan of the job, `trial` says where the head is tried.
 
-    `data` is the traffic that it learns from, `price` what that costs in words, None where nothing is billed.
-    `left_out` says how many requests of the traffic will be neither learned from nor asked, by the reason. Without a
-    `training` it will do nothing: the head that serves was trained on all this traffic.
+    `data` is the traffic that it learns from, `price` the cost in words, None if nothing is billed. `left_out` counts
+    requests that cannot be used, by reason. Without `training` there is nothing to do: the head that serves was
+    trained on all this traffic.
     """
 
     recipe: str
@@ -145,8 +145,8 @@ class ImprovementPlan:
 class _Live:
     """An endpoint with its recipe, its traffic, and the recipe of a head that continues from its own.
 
-    `attempt` is that head; `resumed` says that an earlier call has begun it, and `up_to_date` that the head which
-    serves was trained on all this traffic.
+    `attempt` is that recipe; `resumed` means that an earlier call began to train the head, `up_to_date` that the head
+    which serves was already trained on all this traffic.
     """
 
     recipe: Recipe
@@ -158,9 +158,9 @@ class _Live:
     up_to_date: bool
 
 
-def improve_plan(what: RecipeLike, *, platform: str | None = None, _steps: Steps = STEPS) -> ImprovementPlan:
+def improve_plan(what: RecipeLike, *, platform: str | None = None) -> ImprovementPlan:
     """What `improve` would do. Reads only."""
-    return _plan(_live(what, platform, _steps, default_progress()))
+    return _plan(_live(what, platform, STEPS, default_progress()))
 
 
 def improve(
@@ -174,15 +174,15 @@ def improve(
     approve: Callable[[ImprovementPlan], object] | None = None,
     _steps: Steps = STEPS,
 ) -> Improvement:
-    """Continue the head of a live endpoint on its traffic, and promote it if it is surely better.
+    """Train the head of a live endpoint further on its traffic, and promote the new one if it is surely better.
 
-    `what` is the endpoint's name, or its recipe. It learns from the requests that the endpoint captures, else from the
-    recipe's `training.data`. Both heads are measured by turns on the held-out part, which the new one has not learned
-    from, and on the recipe's own workloads. It is promoted (the recipe names it, and is deployed) if acceptance length
-    and time per output token are both better by their 95 % intervals, and it loses nothing on those workloads; else
-    all stays as it was, as it does if the head that serves was trained on all this traffic. A call after one that was
-    interrupted goes on with its head. `approve` sees the plan before anything is made, and raises to stop. Raises
-    UsageError, RecipeError, TrainingJobFailed, PlatformError.
+    `what` is the endpoint's name, or its recipe. The head learns from the requests that the endpoint has captured, or
+    else from the recipe's `training.data`. Both heads are measured in turn, on requests that were held out from
+    training and on the recipe's own workloads. The new one is promoted (written into the recipe, and deployed) if its
+    acceptance length and its time per output token are both better, by their 95 % intervals, and if it is no worse on
+    the workloads. Otherwise nothing changes; neither does it if the old head was already trained on all this traffic.
+    After an interruption, the same call goes on with the head it had begun. `approve` gets the plan before anything is
+    made, and raises to stop. Raises UsageError, RecipeError, TrainingJobFailed, PlatformError.
     """
     progress = progress or default_progress()
     live = _live(what, platform, _steps, progress)

@@ -97,9 +97,9 @@ def compile(
 ) -> Plan:
     """Compile ahead, in a training job on the recipe's instance type; returns the plan that was applied.
 
-    Done already, it does nothing; under way already, it waits for that. `baseline` compiles for its twin without
-    speculation too. Raises UsageError for a recipe that does not compile ahead, RecipeError, ApplyError or
-    TrainingJobFailed.
+    If it is compiled already, nothing is done; if a job is compiling it, that job is waited for. `baseline` also
+    compiles the same endpoint without speculation. Raises UsageError for a recipe that does not compile ahead,
+    RecipeError, ApplyError or TrainingJobFailed.
     """
     progress = progress or default_progress()
     with progress.stage("check"):

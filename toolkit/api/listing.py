@@ -81,12 +81,12 @@ def _show(item: Deployed) -> tuple[object, ...]:
 
 
 def status(*names: str, platform: str | None = None, all_regions: bool = False, details: bool | None = None) -> Listing:
-    """Every endpoint that the toolkit made, also where some platforms fail. Raises PlatformError for one that is named.
+    """Every endpoint that the toolkit made. Platforms that fail are skipped; one that you name raises PlatformError.
 
-    `names` are the endpoints to list, such as "chat-*", or their recipes; without, all are. `details` True describes
-    each, whatever that takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. A recipe
-    is looked for in its region, or its cluster and namespace; a name, and a recipe of other platforms, in the
-    environment's own.
+    `names` are the endpoints to list, such as "chat-*", or their recipes; default: all. `details` True describes each
+    of them, however long that takes; None describes up to a hundred of a region on AWS, for at most 15 seconds. A
+    recipe is looked for in its region, or its cluster and namespace; a name, or a recipe of another platform, in those
+    of the environment.
     """
     require_folder()
     recipes = [recipe_or_none(name) for name in names]
@@ -145,7 +145,7 @@ class _Wanted:
     details: bool | None
 
     def by_scope(self, platform: str, session: PlatformSession) -> Mapping[str | None, Sequence[str]]:
-        """The names to list in each scope, none for all. Who may look into one namespace alone is not let into others.
+        """The names to list in each scope; no names mean all. A user may have access to a single namespace only.
 
         Recipes of other platforms open no scope, but may have been deployed where this platform is asked anyway.
         """

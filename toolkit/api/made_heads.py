@@ -194,7 +194,7 @@ def _replace(destination: Path, head: Path) -> None:
         if before.exists() and not destination.exists():
             before.replace(destination)
         message = f"{destination} could not be replaced: {error.strerror}"
-        raise PlatformError(message, hint="It is as it was.") from error
+        raise PlatformError(message, hint="It was not changed. See who may write there, and run it again.") from error
     shutil.rmtree(before, ignore_errors=True)
 
 

@@ -27,7 +27,7 @@ Subject = RecipeLike | Endpoint
 
 
 class BenchOptions(TypedDict, total=False):
-    """What `bench` may be told of how to measure."""
+    """Arguments of `bench` that `what_if` takes, too."""
 
     workloads: Sequence[str]
     concurrency: Sequence[int]
@@ -75,24 +75,32 @@ def bench(
     progress: Progress | None = None,
     _track: bool = True,
 ) -> BenchReport:
-    """Measure `what` and further `arms` against the baseline, by turns, at each concurrency and request rate.
+    """Measure `what` and further `arms` in turn with the baseline, at each concurrency and request rate.
 
-    Without `baseline` it is the endpoint's twin, if that exists. `workloads` are names of the recipe's prompt sets, or
-    what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
-    95 % interval is within `precision`, or `seconds` are over. With an `slo` the highest request rate of each arm
-    within it is searched for, to `precision`, instead of measuring at given loads: `report.saturation`. With a `trace`,
-    a file or captured traffic in `s3://…`, its requests are asked when they came, `speed` times as fast, and an `slo`
-    is what they are held against; prompts that it does not have are made of the workloads' texts. `seed` decides
-    the order of prompts after the first round, and the moments at which open loops ask. Each prompt is asked many
-    times: with a `cold` cache an engine reads it anew each time, as it would your users' prompts; with a `warm` one it
-    finds it in its prefix cache. With a `journal` an interrupted measurement carries on where it stopped. `what_if` are
-    acceptance lengths: the report then says how fast the arms would be at each, from their steps per second. With
-    `fixed_length` every answer has exactly `max_tokens`. With several `turns` each prompt begins a chat, whose next
-    prompt is asked when the answer has come, with all before it. With `prompt_tokens` each workload is measured at
-    these lengths: its prompts, after so much of its other texts. With `publish` the figures are added to the platform's
-    monitoring (CloudWatch), too. `also="aws"` has SageMaker's own benchmark ask each arm afterwards, at the lowest
-    concurrency, as the role `also_role` or the endpoint's own: `report.opinions`. The figures are
-    a run where the environment names a tracker (tracking.py). Ctrl-C ends it early, with what it has.
+    It goes on until every 95 % interval is within `precision`, or for `seconds`. Ctrl-C ends it early, with what was
+    measured so far. If the environment names a tracker (tracking.py), the figures are also a run there.
+
+    Args:
+        what: A recipe, an endpoint or a URL; so are `arms` and `baseline`.
+        baseline: What the arms are compared with; default: the endpoint's own baseline, if there is one.
+        workloads: Names of the recipe's workloads, or what `read_workloads` takes: files, data sets, known names;
+            default: all of the recipe's.
+        slo: Search for the highest request rate of each arm within these limits, instead of measuring at given loads:
+            `report.saturation`. With a `trace`, say which share of its requests is within them.
+        trace: A file, or captured traffic in `s3://…`, whose requests are replayed at their times, `speed` times as
+            fast; prompts that it lacks are made of the workloads' texts.
+        requests: Requests to each arm for each workload; default: as time allows.
+        seed: Decides the order of prompts after the first round, and when requests of a rate are sent.
+        cache: `cold`: the engine reads a prompt anew each time, as it would your users' prompts; `warm`: it finds it
+            in its prefix cache.
+        journal: A file of results, from which an interrupted measurement carries on.
+        what_if: Acceptance lengths; the report says how fast the arms would be at each, from their steps per second.
+        fixed_length: Every answer has exactly `max_tokens`.
+        turns: Above 1: each prompt begins a chat, and the next one is sent with it when its answer has come.
+        prompt_tokens: Lengths of prompts to measure at; a prompt is preceded by other texts of its workload.
+        publish: Also send the figures to the platform's monitoring (CloudWatch).
+        also: `aws`: afterwards measure each arm with SageMaker's own benchmark, at the lowest concurrency, as the role
+            `also_role` or the endpoint's own: `report.opinions`.
 
     Raises UsageError, EndpointNotFound or InvocationError.
     """
@@ -116,13 +124,8 @@ def bench(
     if not speed > 0:
         raise UsageError(f"a speed of {speed:g} is not above 0", hint="Write 2 for twice as fast.")
     trackers = find_trackers(progress or default_progress()) if _track else None
-    for named in (what, *arms, *([baseline] if baseline else [])):
-        _require_spelled(named)
-    first = _subject(what, model, platform)
-    twin = first.twin if isinstance(first, Endpoint) else None
-    compared = _subject(baseline, model, platform) if baseline else twin
-    subjects = [first, *(_subject(arm, model, platform) for arm in arms)]
-    check_arms([*subjects, *([compared] if compared else [])])
+    subjects, compared = _subjects([what, *arms], baseline, model, platform)
+    first = subjects[0]
     objects = first.platform.read_objects if isinstance(first, Endpoint) else None
     loads = [] if slo or trace else [*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)]
     design = Design(
@@ -155,16 +158,31 @@ def bench(
             {"slo": slo.model_dump()} if slo else {"concurrency": list(concurrency), "rates": list(rates)}
         )
         loaded |= {"trace": str(trace), "speed": speed} if trace else {}
-        asked = {
+        parameters = {
+            **loaded,
             "workloads": list(workloads),
             "turns": turns,
             "prompt_tokens": list(prompt_tokens),
             "seconds": seconds,
             "max_tokens": max_tokens,
+            "seed": seed,
+            "cache": cache,
         }
-        parameters = {**loaded, **asked, "seed": seed, "cache": cache}
         trackers.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())
     return report
+
+
+def _subjects(
+    arms: Sequence[Subject], baseline: Subject | None, model: str, platform: str | None
+) -> tuple[list[Endpoint | Server], Endpoint | Server | None]:
+    """The arms, and what they are compared with: `baseline`, else the first one's twin, if there is one."""
+    for named in (*arms, *([baseline] if baseline else [])):
+        _require_spelled(named)
+    subjects = [_subject(arm, model, platform) for arm in arms]
+    twin = subjects[0].twin if isinstance(subjects[0], Endpoint) else None
+    compared = _subject(baseline, model, platform) if baseline else twin
+    check_arms([*subjects, *([compared] if compared else [])])
+    return subjects, compared
 
 
 def require_arms(arms: Sequence[Subject], *, platform: str | None = None) -> None:
@@ -175,7 +193,7 @@ def require_arms(arms: Sequence[Subject], *, platform: str | None = None) -> Non
 
 
 def _require_spelled(named: Subject) -> None:
-    """A mistyped recipe or URL is told before endpoints are looked for. Raises RecipeNotFound or UsageError."""
+    """Raise RecipeNotFound or UsageError for a mistyped recipe or URL, before endpoints are looked for."""
     if isinstance(named, str) and not named.startswith(_SCHEMES):
         if _ADDRESS.fullmatch(named):
             raise UsageError(f"{named} is not a URL", hint=f"Did you mean http://{named}?")

@@ -100,13 +100,13 @@ def new(
     progress: Progress | None = None,
     _outside: Outside = OUTSIDE,
 ) -> NewRecipe:
-    """Write a recipe for a model, with its lock, and one to rehearse it on this machine where that is possible.
+    """Write a recipe for a model, with its lock, and if possible one to rehearse it on this machine.
 
-    `model` is a Hugging Face id, `s3://bucket/prefix/`, a folder, or `jumpstart:<id>`, for which AWS is asked.
+    `model` is a Hugging Face id, `s3://bucket/prefix/`, a folder, or `jumpstart:<id>`, which is looked up on AWS.
     `max_price` is in US dollars per hour, `context` in tokens, `hardware` a part of the names of instance types or
-    accelerators, such as `trn2` or `H100`. With `out="-"` nothing is written, and the recipe is its `text`. Without a
-    network it goes by what the toolkit knows of public models. Raises
-    UsageError if the file exists, and ToolkitError with a reason for each drafter if no recipe passes the checks.
+    accelerators, such as `trn2` or `H100`. With `out="-"` no file is written: the recipe is the result's `text`.
+    Without a network it uses what the toolkit knows of public models. Raises UsageError if the file exists, and
+    ToolkitError with a reason for each drafter if no recipe passes the checks.
     """
     progress = progress or default_progress()
     folder = Path(out).parent if out else Path()

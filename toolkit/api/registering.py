@@ -60,11 +60,11 @@ def register(
     approve: Callable[[Plan], object] | None = None,
     session: AwsSession | None = None,
 ) -> RegisteredVersion:
-    """Make the recipe a version of a model package group, with its weights and itself in S3; the group if it lacks.
+    """Register the recipe, with its weights in S3, as a version of a model package group, which is made if needed.
 
     `report` is what `prove` measured, or the file it was saved in. `status` is the version's approval, by default
-    PendingManualApproval. A recipe that is a version already stays that version: only its status is changed, if one is
-    given. `approve` sees the plan before anything changes, and raises to stop.
+    PendingManualApproval. For a recipe that is registered already no version is added; only its status changes, if one
+    is given. `approve` gets the plan before anything changes, and raises to stop.
 
     Raises RecipeError, UsageError where the platform has no registry, or ApplyError.
     """

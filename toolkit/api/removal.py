@@ -39,7 +39,7 @@ def destroy(
 ) -> Plan:
     """Remove an endpoint, its baseline and all that was made for them; returns the plan that was applied.
 
-    For a recipe of which nothing exists, its actions are empty. `not_removed` of the plan says what stays on purpose.
+    If nothing of the recipe exists, the plan has no actions. Its `not_removed` says what is kept on purpose.
     `session` is an AWS session to use instead of the environment's.
     Raises ApplyError, and EndpointNotFound for a name that no platform has.
     """
@@ -64,11 +64,11 @@ def pause(
     progress: Progress | None = None,
     session: AwsSession | None = None,
 ) -> Plan:
-    """Remove what costs of an endpoint and its baseline, until `deploy` is called again; returns the plan applied.
+    """Remove the parts of an endpoint and its baseline that cost money, until `deploy`; returns the plan applied.
 
-    On AWS the endpoint goes, its scaling and its alarms; on a cluster the pods. What they are made from stays: weights,
-    models, configurations. For one that is paused already, the plan's actions are empty. `session` is an AWS session to
-    use instead of the environment's. Raises ApplyError, UsageError for an inference component, and EndpointNotFound.
+    On AWS these are the endpoint, its scaling and its alarms; on a cluster, the pods. Weights, models and
+    configurations are kept. If it is paused already, the plan has no actions. `session` is an AWS session to use
+    instead of the environment's. Raises ApplyError, UsageError for an inference component, and EndpointNotFound.
     """
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)

@@ -51,15 +51,14 @@ def study(
     progress: Progress | None = None,
     _steps: Steps = STEPS,
 ) -> StudyReport:
-    """Measure a recipe as AWS's study of Trainium did, and say what it published beside.
+    """Measure a recipe as AWS's study of Trainium did, and show the study's published figures beside.
 
-    `what` is a recipe, or a model such as `qwen3-32b` with its `hardware`: then the recipe that comes with the toolkit.
-    The arms, with and without speculation, are compiled if they compile ahead, deployed, asked the eight classes of
-    prompts four at a time, for `seconds` at most, and removed, unless `keep`. What was measured is kept, so a repeated
-    call carries on where one was interrupted. What was there before stays, also what a killed study has left: arms in
-    service are measured as they are, if they serve what the recipe says. `remains` of the report says what could not be
-    removed.
-    The result is a run where the environment names a tracker (tracking.py).
+    `what` is a recipe, or a model such as `qwen3-32b` with its `hardware`, for which the toolkit has a recipe. The two
+    arms, with and without speculation, are compiled if they compile ahead, deployed, and sent the eight classes of
+    prompts four at a time, for `seconds` at most; then they are removed, unless `keep`. Results are kept, so that a
+    repeated call carries on after an interruption. Endpoints that were there before are not removed, nor are those
+    that a killed study left: if they serve what the recipe says, they are measured as they are. The report's `remains`
+    says what could not be removed. If the environment names a tracker (tracking.py), the result is also a run there.
 
     Raises UsageError, RecipeError or PlatformError.
     """

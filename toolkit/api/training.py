@@ -49,7 +49,7 @@ def train_plan(
 ) -> Plan:
     """What `train` would do. Reads only; without AWS credentials for an account that holds nothing.
 
-    `discount_percent` comes off the list price, as with a savings plan.
+    `discount_percent` is your discount on the list price, such as a savings plan's.
     """
     loaded = replace(_trainable(recipe, platform, compare, take), discount_percent=discount_percent)
     session = session_of(loaded.platform.name)
@@ -74,17 +74,17 @@ def train(
 ) -> TrainingRun:
     """Train the recipe's head, and put it where `speculation.model` names it, once its checks pass.
 
-    Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
-    is an error, unless `overwrite`.
+    If the head is trained already, it does nothing; after an interruption, it goes on from the last checkpoint. Another
+    head in its place is an error, unless `overwrite`.
 
-    With the methods of `compare` a head of each is trained on the same data, for as long, and which is best is in the
-    run's `comparison`; they stay in the job, and nothing changes, unless `take` names the method, or is `best`: that
-    head is put where the recipe names it, and the recipe says its method. `best` takes none that is expected to be
-    slower than the target alone: it raises UsageError.
+    With methods in `compare`, one head of each is trained on the same data and equally long; the run's `comparison`
+    says which is best. All of them stay in the job unless `take` names a method, or is `best`: then that head is put
+    where the recipe names it, and its method is written into the recipe. `best` raises UsageError if every head is
+    expected to be slower than the target alone.
 
-    `again` is the command that goes on after an interruption, by default this call as a command. A head that was
-    trained is a run where the environment names a tracker (tracking.py). `session` is an AWS session to use instead of
-    the environment's.
+    `again` is the command that is shown to go on after an interruption, by default this call as a command. If the
+    environment names a tracker (tracking.py), the training is also a run there. `session` is an AWS session to use
+    instead of the environment's.
 
     Raises UsageError for a recipe without `training`, RecipeError (also for a head that fails its checks, which is put
     nowhere), ApplyError or TrainingJobFailed.

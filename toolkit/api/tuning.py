@@ -64,15 +64,15 @@ def tune(
     progress: Progress | None = None,
     _steps: Steps = STEPS,
 ) -> TuneReport:
-    """Measure a recipe at some of the K, and other `methods` and recipes (`arms`), against its baseline; which is best?
+    """Find the best K of a recipe, and compare it with other `methods` and recipes (`arms`), against its baseline.
 
-    About half of the K are measured, up to `seconds` each: two predict the others, then the best of those and its
-    neighbours, until it stays the best, at each `concurrency`. Of several settings the best is measured again when it
-    is chosen: the luck that made it the best does not repeat. Each setting is deployed under a name of its own, and
-    removed again; so is the baseline, unless it was in service before. What was measured is kept, so a repeated call
-    carries on. With several `concurrency` a K by batch size is measured too, if one follows. Only settings that meet
-    the `slo` count. `write` changes the recipe's file.
-    The result is a run where the environment names a tracker (tracking.py).
+    About half of the K are measured, for up to `seconds` each: two of them predict the others, then the best one and
+    its neighbours are measured until it stays the best, at each `concurrency`. The winner is then measured once more,
+    because part of its lead may be luck. Each setting is deployed under a name of its own and removed again; so is the
+    baseline, unless it was in service before. Results are kept, so that a repeated call carries on. With several
+    `concurrency`, a K by batch size is measured too, if the results suggest one. Settings that miss the `slo` do not
+    count. `write` changes the recipe's file. If the environment names a tracker (tracking.py), the result is also a
+    run there.
 
     Raises UsageError, RecipeError, PlatformError.
     """
@@ -174,9 +174,9 @@ class _Tuning:
         self.notes.append(why)
 
     def best(self) -> Candidate | None:
-        """The best, as it was measured the last time; None where none is better than the baseline.
+        """The best setting, as it was measured last; None if none is better than the baseline.
 
-        Where there was a choice it is measured again, and has to be better than the baseline then, too.
+        If there were several to choose from, it must also have been better when it was measured once more.
         """
         usable = [one for one in self.candidates if not one.schedule or self._schedule_pays]
         chosen = choose(usable, self.aim)

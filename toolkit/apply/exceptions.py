@@ -1,7 +1,7 @@
-"""What a Python exception tells by its form: the module that raised it, and what its sentence names.
+"""What a Python exception says by its form: the module that raised it, and what its sentence names.
 
-So an error is told that nobody has described: an engine's package has a module for each of its parts, and a sentence
-that refuses a setting names the setting.
+This explains errors that nobody has described yet: an engine's package has a module for each of its parts, and a
+sentence that refuses a setting names the setting.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Subject:
     """A part of an engine that an error may be about.
 
     `modules` matches the path of a module of that part, `settings` the names of flags that belong to it, `terms` the
-    words for it in a sentence that refuses something, `raises` a frame and the class of what is raised right there,
-    with a blank between, `within` a frame of what only that part does: what the engine, PyTorch or transformers raise
-    anywhere below is about it.
+    words for it in a sentence that refuses something. `raises` matches a frame and, after a blank, the class of what it
+    raises. `within` matches a frame of work that only that part does: whatever the engine, PyTorch or transformers
+    raise below it is about the part.
     """
 
     code: str

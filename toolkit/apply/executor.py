@@ -30,12 +30,12 @@ class Executor(Writer, Protocol):
     """The writing side of a platform."""
 
     def lease(self, endpoint: str) -> AbstractContextManager[Callable[[], None]]:
-        """A lock on the endpoint, and what makes sure that it is still held; both raise PlatformError."""
+        """A lock on the endpoint; its value checks that the lock is still ours. Both raise PlatformError."""
 
 
 @dataclass(frozen=True)
 class Leased:
-    """A platform whose lease is held: a process that lost it, as one that was stopped for long, changes nothing."""
+    """A platform with a lease. A process that has lost its lease, because it was stopped for long, changes nothing."""
 
     platform: Executor
     confirm: Callable[[], None]

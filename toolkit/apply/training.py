@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.apply.progress import Progress
-from toolkit.apply.waiter import PATIENCE_SECONDS, LogLine
+from toolkit.apply.waiter import LogLine, Patience
 from toolkit.display import minutes
 from toolkit.errors import PlatformError, TrainingJobFailed, Unavailable
 from toolkit.training.progress import parse
@@ -95,7 +96,7 @@ class _Watch:
         self._platform, self._name, self._expected, self._progress = platform, name, expected, progress
         self._done, self._again = done, again
         self._job: TrainingJob | None = None
-        self._answered = 0.0
+        self._patience = Patience(-math.inf)  # not before its first answer: there may be no such job
         self._is_away = False
         self._bookmarks: dict[str, str] = {}
         self._lines: list[str] = []
@@ -106,16 +107,13 @@ class _Watch:
     def poll(self, now: float) -> bool:
         """Poll it and report what is new. Raises TrainingJobFailed or Unavailable."""
         before = self._job
-        try:
-            job = self._platform.training_job(self._name)
-        except Unavailable as error:
-            if before is None or now - self._answered > PATIENCE_SECONDS:
-                raise
+        job = self._patience.ask(lambda: self._platform.training_job(self._name), now)
+        if isinstance(job, Unavailable):
             if not self._is_away:
-                self._progress.say(f"{self._name}: still waiting: {error.message}")
+                self._progress.say(f"{self._name}: still waiting: {job.message}")
             self._is_away = True
             return False
-        self._job, self._answered, self._is_away = job, now, False
+        self._job, self._is_away = job, False
         if before and before.stage != job.stage:
             self._progress.say(f"{self._name}: {_words(before.stage)} took {minutes(job.entered - before.entered)}")
         self._read()

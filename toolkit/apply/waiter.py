@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.apply.progress import Progress
@@ -25,8 +25,7 @@ _LONGEST_SHOWN = 100
 _GRACE_SECONDS = 10.0
 _SILENT_SECONDS = 900.0
 _AGAIN = "Run the same command again."
-PATIENCE_SECONDS = 300.0
-"""How long a platform that does not answer is asked again."""
+_PATIENCE_SECONDS = 300.0
 _ENDED = {
     "Failed": "failed",
     "OutOfService": "is out of service",
@@ -34,13 +33,34 @@ _ENDED = {
 }
 
 
+_Answer = TypeVar("_Answer")
+
+
+class Patience:
+    """Lets a platform be silent for up to five minutes, counted from its last answer."""
+
+    def __init__(self, now: float) -> None:
+        self._answered = now
+
+    def ask(self, question: Callable[[], _Answer], now: float) -> _Answer | Unavailable:
+        """The answer, or why there is none yet. Raises Unavailable once the five minutes are over."""
+        try:
+            answer = question()
+        except Unavailable as error:
+            if now - self._answered > _PATIENCE_SECONDS:
+                raise
+            return error
+        self._answered = now
+        return answer
+
+
 @dataclass(frozen=True)
 class EndpointStatus:
     """Status of an endpoint (InService, Creating, Updating, RollingBack, Failed, Deleting …) and its configuration.
 
-    `began` is when the current operation began, in seconds since 1970; 0 if there is none, or it is unknown. Two
-    sentences of the platform: `no_log_reason` says why containers may not have written anything for a long time,
-    `hopeless` what happens to an endpoint with this status whose containers cannot start, and what the user can do.
+    `began` is when the current operation began, in seconds since 1970; 0 if there is none, or it is unknown. The
+    platform supplies two sentences: `no_log_reason` says why containers may have written nothing for a long time,
+    `hopeless` what happens now to an endpoint whose containers cannot start, and what the user can do.
     """
 
     name: str
@@ -85,9 +105,9 @@ class Waitable(Protocol):
     ) -> Iterator[LogLine]:
         """The log lines of the endpoint's containers since it was created, the newest container last.
 
-        Only of containers whose log begins at `since` or later, when an operation on it began. `bookmarks` is how far
-        each stream was read. It is updated, so that calling again with the same mapping returns only new lines. Lines
-        from before `written_since` need not be read.
+        With `since`, the beginning of an operation, only of containers whose log begins then or later. `bookmarks` says
+        how far each stream was read, and is updated: called again with the same mapping, it returns only new lines.
+        Lines from before `written_since` need not be read.
         """
 
 
@@ -103,7 +123,7 @@ def wait_in_service(
 ) -> dict[str, dict[str, float]]:
     """Return when every endpoint is InService with its EndpointConfig. `configs` maps endpoints to configs.
 
-    The answer has for each endpoint the seconds that stages of its start took; none where its log says nothing of them.
+    Returns, for each endpoint, how many seconds the stages of its start took, as far as its log tells.
 
     `expected` are the expected seconds of stages (names of stages.STAGES). Raises EndpointFailed, with cause and last
     lines, as soon as one has failed, was rolled back, or cannot start however often it is tried; WaitTimeout after
@@ -171,14 +191,10 @@ def _ask(
     platform: Waitable, endpoint: str, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> EndpointStatus:
     """The endpoint's status, asked again while the platform does not answer. Raises EndpointNotFound, Unavailable."""
-    since = clock()
-    while True:
-        try:
-            return platform.status(endpoint)
-        except Unavailable:
-            if clock() - since > PATIENCE_SECONDS:
-                raise
+    patience = Patience(clock())
+    while isinstance(status := patience.ask(lambda: platform.status(endpoint), clock()), Unavailable):
         sleep(platform.poll_seconds)
+    return status
 
 
 @dataclass
@@ -198,7 +214,7 @@ class _Watch:
         self._waiting_since = now
         self._status = EndpointStatus(endpoint, "", "")
         self._began = 0.0
-        self._answered = now
+        self._patience = Patience(now)
         self._bookmarks: dict[str, str] = {}
         self._containers: dict[str, _Container] = {}
         self._is_readable = True
@@ -209,14 +225,10 @@ class _Watch:
 
     def in_service(self, now: float) -> bool:
         """Poll it and report what is new. Raises EndpointFailed, EndpointNotFound or Unavailable."""
-        try:
-            status = self._platform.status(self.endpoint)
-        except Unavailable as error:
-            if now - self._answered > PATIENCE_SECONDS:
-                raise
-            self._say_once(f"still waiting: {error.message}")
+        status = self._patience.ask(lambda: self._platform.status(self.endpoint), now)
+        if isinstance(status, Unavailable):
+            self._say_once(f"still waiting: {status.message}")
             return False
-        self._answered = now
         self._status, self._began = status, status.began or self._began
         if status.status == "InService" and status.config == self._config:
             self._progress.say(f"{self.endpoint} is in service")

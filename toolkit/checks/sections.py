@@ -72,6 +72,16 @@ def check_workloads(recipe: Recipe) -> Iterator[Finding]:
             yield Finding("workload.unreadable", error.message, f"workloads.{name}", hint=error.hint)
 
 
+def check_scaling_target(recipe: Recipe, code: str) -> Iterator[Finding]:
+    """Does autoscaling add instances before requests have to wait? `code` is the finding's."""
+    scaling, most = recipe.scaling, recipe.engine.max_num_seqs
+    wanted = scaling.requests_per_instance
+    if wanted and wanted > most and scaling.max_instances > scaling.min_instances:
+        message = f"autoscaling aims at {wanted} concurrent requests, but the engine processes {most}: the others wait"
+        path, hint = "scaling.requests_per_instance", f"Set it below {most}, or remove it."
+        yield Finding(code, message, path, hint=hint, severity="warning")
+
+
 def check_expect(recipe: Recipe) -> Iterator[Finding]:
     """Can it be what the recipe expects of its measurement, and will it be measured at all?"""
     for workload, wanted in recipe.expect.items():

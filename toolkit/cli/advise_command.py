@@ -26,7 +26,7 @@ def advise(
     slo: Annotated[
         str | None,
         typer.Option(
-            help="Required: 90 % of the requests must be within these limits: seconds, or with `ms`.",
+            help="Required. 90 % of the requests must be within these limits, in seconds, or milliseconds with `ms`.",
             metavar="ttft=…,tpot=…,e2e=…",
         ),
     ] = None,
@@ -52,7 +52,7 @@ def advise(
         list[Path] | None,
         typer.Option(
             "--speeds",
-            help="A report of `toolkit bench RECIPE --concurrency 1,4,16 --json`. May be repeated; what `tune` "
+            help="A report of `toolkit bench RECIPE --concurrency 1,4,16 --json`. May be repeated. What `tune` "
             "measured counts too.",
         ),
     ] = None,

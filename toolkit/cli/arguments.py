@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     AnyPlatform = str
 else:
     AnyPlatform = Literal[registry.platforms()]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesToPrice = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is billed.")]
 PlatformName = Annotated[
     AnyPlatform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
 ]

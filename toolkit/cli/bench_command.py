@@ -82,13 +82,17 @@ def prove(
     parallel: Annotated[
         int,
         typer.Option(
-            "--parallel", min=1, max=32, metavar="N", help="Of a fleet: how many at a time; they slow each other down."
+            "--parallel",
+            min=1,
+            max=32,
+            metavar="N",
+            help="With several recipes: how many at a time. Those measured at once slow each other down.",
         ),
     ] = 1,
     keep_going: KeepGoing = False,
     as_json: Json = False,
 ) -> None:
-    """A minute of measuring: is speculation on, lossless, accepted, and does it pay? Exit code 1 if one is not so."""
+    """Measure for a minute: is speculation on, lossless, accepted, and does it pay? Exit code 1 if one answer is no."""
     from toolkit.api.fleet import is_fleet
 
     if is_fleet(what):
@@ -149,9 +153,9 @@ def bench(
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Measure arms against the baseline, by turns, at several loads: speedups with intervals, latencies, cost.
+    """Measure arms in turn with the baseline, at several loads: speedups with intervals, latencies, cost.
 
-    Ctrl-C ends it early, with what it has.
+    Ctrl-C ends it early and reports what was measured so far.
     """
     if compare:
         _compare(*compare, as_json)

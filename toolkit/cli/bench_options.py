@@ -1,4 +1,4 @@
-"""What `toolkit prove` and `toolkit bench` may be told, and how it is read."""
+"""The options of `toolkit prove` and `toolkit bench`, and how their values are read."""
 
 from __future__ import annotations
 
@@ -107,20 +107,22 @@ Prompts = Annotated[
 Model = Annotated[str | None, typer.Option("--model", help="The model's name at a URL that serves several.")]
 MaxTokens = Annotated[
     int | None,
-    typer.Option("--max-tokens", min=1, help="The longest answer, in tokens, to prompts without a limit of their own."),
+    typer.Option(
+        "--max-tokens", min=1, help="Longest answer in tokens; prompts that have a limit of their own keep it."
+    ),
 ]
 Publish = Annotated[
     bool,
     typer.Option(
-        "--publish", help="Add the figures to CloudWatch, by Variant and Workload; the dashboard shows both arms."
+        "--publish", help="Also send the figures to CloudWatch, by Variant and Workload; the dashboard shows both arms."
     ),
 ]
 WorkloadNames = Annotated[
     list[str] | None,
     typer.Option(
         "--workload",
-        help="A prompt set of the recipe, `structured`, `open-ended`, `study`, a data set such as gsm8k or org/name, "
-        "or captured requests in s3://… May be repeated; default: all of the recipe's.",
+        help="Prompts to send: a workload of the recipe, `structured`, `open-ended`, `study`, a data set such as gsm8k "
+        "or org/name, or captured requests in s3://… May be repeated. Default: all workloads of the recipe.",
         metavar="NAME",
     ),
 ]
@@ -140,14 +142,18 @@ Concurrency = Annotated[
     typer.Option(help=f"Numbers of concurrent requests, separated by commas.  [default: {CONCURRENCY}]", metavar="N,…"),
 ]
 Rate = Annotated[
-    str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
+    str | None,
+    typer.Option(
+        help="Also send so many requests per second, whether or not earlier ones are answered; separated by commas.",
+        metavar="R,…",
+    ),
 ]
 WithinSlo = Annotated[
     str | None,
     typer.Option(
         "--slo",
-        help="Find each arm's highest request rate at which 90 % of the requests are within these limits: seconds, or "
-        "with `ms`; `share=0.99` for another share. With --trace: tell the share of its requests within them.",
+        help="Find the highest request rate at which 90 % of each arm's requests are within these limits, in seconds, "
+        "or milliseconds with `ms`. `share=0.99` asks for 99 %. With --trace: say which share of its requests are.",
         metavar="ttft=…,tpot=…,e2e=…",
     ),
 ]
@@ -155,22 +161,22 @@ TraceFile = Annotated[
     str | None,
     typer.Option(
         "--trace",
-        help="Ask what came in this trace, at its moments: Mooncake's JSONL, BurstGPT's or Azure's CSV, rows of `at` "
-        "(seconds), `prompt_tokens`, `answer_tokens`, or captured traffic, also in s3://… With --slo: the share "
-        "within it.",
+        help="Replay this trace, each request at its time: Mooncake's JSONL, BurstGPT's or Azure's CSV, rows of `at` "
+        "(seconds), `prompt_tokens` and `answer_tokens`, or captured traffic, also in s3://… With --slo: say which "
+        "share of the requests meets it.",
         metavar="FILE",
     ),
 ]
 Speed = Annotated[
-    float | None, typer.Option(min=0.001, max=1000, help="With --trace: so many times as fast.", metavar="X")
+    float | None, typer.Option(min=0.001, max=1000, help="With --trace: replay it X times as fast.", metavar="X")
 ]
 Turns = Annotated[
     int | None,
     typer.Option(
         min=2,
         max=32,
-        help="Chats of so many turns: the next prompt is asked when the answer has come, with all before it. A row's "
-        "`turns`, else the prompts that follow one another.",
+        help="Measure chats of N turns: each prompt is sent when the previous answer has come, with the chat so far. "
+        "Turns are a row's `turns`, or else consecutive prompts.",
         metavar="N",
     ),
 ]
@@ -178,16 +184,18 @@ PromptTokens = Annotated[
     str | None,
     typer.Option(
         "--prompt-tokens",
-        help="Measure at these lengths of prompts, such as 1k,8k,32k: each prompt comes after so much of the "
-        "workload's other texts.",
+        help="Measure with prompts of these lengths, such as 1k,8k,32k: each prompt is preceded by so much text of the "
+        "workload's other prompts.",
         metavar="N,…",
     ),
 ]
 FixedLength = Annotated[
-    bool, typer.Option("--fixed-length", help="Every answer has exactly so many tokens, whatever the model writes.")
+    bool,
+    typer.Option("--fixed-length", help="Make every answer exactly as long as its limit, whatever the model writes."),
 ]
 Precision = Annotated[
-    str, typer.Option(help="Stop when all 95 % intervals, or the rates of --slo, are this narrow.", metavar="P")
+    str,
+    typer.Option(help="Stop when all 95 % intervals, or with --slo the request rates, are this precise.", metavar="P"),
 ]
 BenchTime = Annotated[
     str | None,
@@ -198,44 +206,44 @@ BenchTime = Annotated[
 ]
 Seed = Annotated[
     int,
-    typer.Option(help="Another number asks prompts in another order, and open loops at other moments.", metavar="N"),
+    typer.Option(help="Decides the order of the prompts, and with --rate when each is sent.", metavar="N"),
 ]
 CacheState = Annotated[
     Literal["cold", "warm"],
     typer.Option(
-        help="`cold`: an engine reads every prompt anew, as it does your users'; `warm`: prompts that were asked "
-        "before come from its prefix cache."
+        help="`cold`: the engine reads every prompt anew, as it would your users' prompts; `warm`: it finds prompts "
+        "that it has seen in its prefix cache."
     ),
 ]
-Html = Annotated[Path | None, typer.Option(help="Write the report as a page, too.")]
-Resume = Annotated[Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")]
+Html = Annotated[Path | None, typer.Option(help="Also write the report as an HTML page.")]
+Resume = Annotated[Path | None, typer.Option(help="Keep the results in this file; if it has some, carry on from them.")]
 Compare = Annotated[
     tuple[Path, Path] | None,
-    typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
+    typer.Option(help="Measure nothing; compare two reports that --json printed.", metavar="BEFORE AFTER"),
 ]
 ToParquet = Annotated[
     tuple[Path, Path] | None,
     typer.Option(
-        help="Measure nothing: write what --resume kept in a file to a Parquet file, a row for each request.",
+        help="Measure nothing; turn a file of --resume into a Parquet file with a row for each request.",
         metavar="RESULTS PARQUET",
     ),
 ]
 WhatIfAcceptance = Annotated[
     str | None,
     typer.Option(
-        help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
-        "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
-        "from the steps per second of what serves now.",
+        help="Say how fast a drafter with these acceptance lengths would be, and from which length on it pays. If the "
+        "engine can accept drafts at random, an endpoint <name>-what-if is deployed, measured and removed for that; "
+        "else it is calculated from the steps per second of the endpoint that serves now.",
         metavar="L,…",
     ),
 ]
 DummyWeights = Annotated[
-    bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
+    bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, for models not trained yet.")
 ]
 Also = Annotated[
     Literal["aws"] | None,
-    typer.Option(help="Have SageMaker's own benchmark ask each arm afterwards: a second opinion."),
+    typer.Option(help="Afterwards measure each arm with SageMaker's own benchmark, as a second opinion."),
 ]
 AlsoRole = Annotated[
-    str, typer.Option(help="ARN of the role it runs as.  [default: the endpoint's own]", metavar="ARN")
+    str, typer.Option(help="With --also: ARN of the role it runs as.  [default: the endpoint's]", metavar="ARN")
 ]

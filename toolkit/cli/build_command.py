@@ -18,53 +18,58 @@ def build(
     builder: Annotated[
         Literal["append", "docker", "buildah", "codebuild"] | None,
         typer.Option(
-            "--with", help="The tool that builds.  [default: the recipe's, or else append, which needs no Docker]"
+            "--with",
+            help="The tool that builds.  [default: the recipe's `builder`, else append, which needs no Docker]",
         ),
     ] = None,
     scan: Annotated[
         bool,
-        typer.Option("--scan", help="Wait for ECR's scan. Exit code 1 if it finds the severity of --fail-on or worse."),
+        typer.Option("--scan", help="Wait for ECR's scan. Exit code 1 if it finds something as bad as --fail-on says."),
     ] = False,
     worst: Annotated[
         Literal["critical", "high", "medium", "low"],
-        typer.Option("--fail-on", help="Lowest severity at which --scan fails."),
+        typer.Option("--fail-on", help="The lowest severity at which --scan fails."),
     ] = "critical",
     sign: Annotated[
         str | None,
         typer.Option(
             metavar="KEY",
-            help="Sign the image and what lies beside it: cosign.key, with its password in COSIGN_PASSWORD, or "
-            "awskms:///… and the like, for which cosign is needed.",
+            help="Sign the image, its bill of materials and its provenance with this key: a cosign.key file, whose "
+            "password is in COSIGN_PASSWORD, or awskms:///… and the like, which need cosign.",
         ),
     ] = None,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
-            help="Check what lies beside the image: its bill of materials and its provenance.",
+            help="Check the image's bill of materials and its provenance.",
         ),
     ] = False,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="KEY", help="With --verify: they must be signed with it. cosign.pub, or a URL."),
+        typer.Option(
+            "--key", metavar="KEY", help="With --verify: also check that this key signed them: cosign.pub, or a URL."
+        ),
     ] = None,
     admin_template: Annotated[
         bool,
         typer.Option(
             "--admin-template",
-            help="Print the CloudFormation template of the CodeBuild project that `codebuild` needs. Builds nothing.",
+            help="Build nothing; print the CloudFormation template of the CodeBuild project that `--with codebuild` "
+            "needs.",
         ),
     ] = False,
     staging_template: Annotated[
         bool,
         typer.Option(
             "--staging-template",
-            help="Print that of the CodeBuild project that `platform.staging: in-account` needs. Builds nothing.",
+            help="Build nothing; print the CloudFormation template of the CodeBuild project that `platform.staging: "
+            "in-account` needs.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
+    """Build the image of a recipe with a `container` section, and push it to ECR, unless ECR has it already."""
     from toolkit.api import images
     from toolkit.platforms.sagemaker.images import SEVERITIES
 

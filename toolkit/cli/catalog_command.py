@@ -35,12 +35,12 @@ def update(
         list[str] | None,
         typer.Option(
             "--region",
-            help="Read the prices of this region (repeatable).  [default: those that are held, or us-east-1]",
+            help="Read the prices of this region (repeatable).  [default: those in your catalogue, or us-east-1]",
         ),
     ] = None,
     ec2: Annotated[
         bool,
-        typer.Option("--ec2", help="Read EC2's prices too, which cluster nodes cost. The list has hundreds of MB."),
+        typer.Option("--ec2", help="Also read EC2's prices, for the nodes of clusters: a download of hundreds of MB."),
     ] = False,
     as_json: Json = False,
 ) -> None:

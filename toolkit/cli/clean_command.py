@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
-from toolkit.cli.arguments import Json, OnlyPlatform
+from toolkit.cli.arguments import Json, OnlyPlatform, Yes
 from toolkit.cli.output import answer, confirm, say
 from toolkit.cli.status_command import age
 from toolkit.cli.table import table
@@ -26,13 +26,13 @@ _CENT = 0.01
 
 def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List and price what there is; remove nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     platform: OnlyPlatform = None,
     as_json: Json = False,
 ) -> None:
-    """Remove what outlives endpoints and nothing needs any more: caches, records, images, logs, weights.
+    """Remove what endpoints left behind and nothing needs any more: caches, records, images, logs, weights.
 
-    Each goes by a rule, which the list tells. Run it again to carry on.
+    The list says for each why it goes or stays. Run it again to carry on.
     """
 
     def ask(cleaning: Cleaning) -> None:

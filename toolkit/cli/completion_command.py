@@ -29,7 +29,7 @@ class Following:
     files: bool
 
 
-def completion(context: typer.Context, shell: Annotated[Shell, typer.Argument(help="Of which shell.")]) -> None:
+def completion(context: typer.Context, shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
     """Print a script for the shell that completes commands, options and the names of recipes.
 
     For bash: `toolkit completion bash > ~/.local/share/bash-completion/completions/toolkit`.

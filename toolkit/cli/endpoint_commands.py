@@ -13,8 +13,8 @@ import typer
 
 import toolkit
 from toolkit.cli import fleet
-from toolkit.cli.arguments import Baseline, Json, PlatformName, seconds_of
-from toolkit.cli.fleet import Discount, KeepGoing, Parallel
+from toolkit.cli.arguments import Baseline, Json, PlatformName, Yes, seconds_of
+from toolkit.cli.fleet import PARALLEL, Discount, KeepGoing, Parallel
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.cli.table import table
@@ -46,7 +46,9 @@ def deploy(
     ] = None,
     saved: Annotated[
         Path | None,
-        typer.Option("--plan", help="Apply a plan saved by `toolkit plan --out`, if its recipe still leads to it."),
+        typer.Option(
+            "--plan", help="Apply a plan saved by `toolkit plan --out`; refused if its recipe has changed since."
+        ),
     ] = None,
     baseline: Baseline = False,
     platform: PlatformName = None,
@@ -56,9 +58,9 @@ def deploy(
         typer.Option("--prove/--no-prove", help="After the deployment, run `toolkit prove`: a minute of measuring."),
     ] = True,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask, neither for a price nor for a saved plan.")
+        bool, typer.Option("--yes", "-y", help="Do not ask whether the price, or a saved plan, is all right.")
     ] = False,
-    parallel: Parallel = 4,
+    parallel: Parallel = PARALLEL,
     keep_going: KeepGoing = False,
     discount: Discount = 0.0,
     as_json: Json = False,
@@ -151,10 +153,10 @@ def rollback(
             metavar="NAME...",
         ),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     wait: Annotated[bool, typer.Option(help="Wait until the rollback is done.")] = True,
     platform: PlatformName = None,
-    parallel: Parallel = 4,
+    parallel: Parallel = PARALLEL,
     keep_going: KeepGoing = False,
     as_json: Json = False,
 ) -> None:
@@ -248,23 +250,26 @@ def metrics(name: Name, minutes: Minutes = 60, platform: PlatformName = None, as
 
 
 def watch(
-    name: Annotated[str, typer.Argument(help="The recipe it was deployed from, whose evidence says what to expect.")],
+    name: Annotated[str, typer.Argument(help="The recipe it was deployed from; its evidence says what to expect.")],
     minutes: Minutes = 60,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Is the acceptance of live traffic still what the recipe's evidence lets expect? For cron: exit code 1 if not."""
+    """Compare the acceptance of live traffic with the recipe's evidence. For cron: exit code 1 if it is lower."""
     watched = toolkit.watch(name, minutes=minutes, platform=platform)
     answer(watched.to_dict(), as_json, lambda: repr(watched), yes=watched.ok)
 
 
 def pause(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Remove what costs of an endpoint, and keep its weights and configuration: `toolkit deploy` resumes it."""
+    """Remove the parts of an endpoint that cost money; `toolkit deploy` makes it serve again.
+
+    Its weights and configuration are kept.
+    """
     confirm(f"Pause {name}, so that it serves nobody until it is deployed again?", yes)
     done = toolkit.pause(name, platform=platform)
     answer(done.to_dict(), as_json, lambda: _paused_text(name, done), then=("status",))
@@ -278,7 +283,7 @@ def _paused_text(name: str, done: Plan) -> str:
 
 def destroy(
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:

@@ -26,8 +26,11 @@ Recipes = Annotated[
         metavar="RECIPE...",
     ),
 ]
+PARALLEL = 4
+"""How many are worked on at a time by default: a deployment makes some sixty calls, and AWS refuses an account that
+makes more than a few each second."""
 Parallel = Annotated[
-    int, typer.Option("--parallel", min=1, max=32, help="Of a fleet: how many at a time.", metavar="N")
+    int, typer.Option("--parallel", min=1, max=32, help="With several recipes: how many at a time.", metavar="N")
 ]
 Discount = Annotated[
     float,
@@ -35,18 +38,18 @@ Discount = Annotated[
         "--discount",
         min=0,
         max=99,
-        help="What comes off the list prices: of a savings plan, or of reserved capacity (a training plan).",
+        help="Your discount on the list prices, from a savings plan or from reserved capacity (a training plan).",
         metavar="PERCENT",
     ),
 ]
 KeepGoing = Annotated[
-    bool, typer.Option("--keep-going", help="Of a fleet: begin the others too when one fails, instead of stopping.")
+    bool, typer.Option("--keep-going", help="With several recipes: when one fails, go on with the others.")
 ]
 _NO = 1
 
 
 def gather(called: Sequence[str], platform: str | None = None) -> Fleet:
-    """The recipes that were named; YAML files beside them that are none are told of."""
+    """The recipes that were named. Says which YAML files beside them are left out, because they are no recipes."""
     from toolkit.api.fleet import fleet
 
     found = fleet(called, platform)

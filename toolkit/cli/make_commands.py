@@ -11,7 +11,7 @@ import typer
 
 import toolkit
 from toolkit import registry
-from toolkit.cli.arguments import Json, PlatformName, Recipe
+from toolkit.cli.arguments import Json, PlatformName, Recipe, YesToPrice
 from toolkit.cli.fleet import Discount
 from toolkit.cli.output import answer, confirm, lines, next_step, say
 from toolkit.cli.plan_text import plan_text
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
     from toolkit.training.engine import TrainingEngine
 
 
-# Of each arm, as `toolkit prove` takes.
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be created, and start nothing.")]
+
 _PROOF_SECONDS = 60.0
+"""Seconds of measuring for each arm, as `toolkit prove` takes."""
 
 
 def train(
     recipe: Recipe,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be created, and start nothing.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a head that lies where this one is to be put.")
-    ] = False,
+    dry_run: DryRun = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the head that is already there.")] = False,
     wait: Annotated[bool, typer.Option(help="Return only when the head is trained.")] = True,
     compare: Annotated[
         str | None,
         typer.Option(
             "--compare",
-            help="Train a head of each of these methods on the same data, for as long, and say which is best.",
+            help="Train one head of each of these methods, on the same data and equally long, and say which is best.",
             metavar="METHOD,…",
         ),
     ] = None,
@@ -53,23 +53,26 @@ def train(
         str | None,
         typer.Option(
             "--take",
-            help="With --compare: put the head of this method there, or that of the `best`, and name it in the recipe.",
+            help="With --compare: put this method's head, or the `best` one, where the recipe names it, and write its "
+            "method into the recipe.",
             metavar="METHOD",
         ),
     ] = None,
     deploy: Annotated[
         bool,
-        typer.Option("--deploy", help="Then deploy it with its baseline, prove that it pays, and say so in its card."),
+        typer.Option(
+            "--deploy", help="Then deploy it with its baseline, prove it, and write the result into the head's card."
+        ),
     ] = False,
     arm: Annotated[
         list[str] | None,
         typer.Option(
             "--arm",
-            help="With --deploy: measure another endpoint beside it, a recipe, a name or a URL. May be repeated.",
+            help="With --deploy: also measure this endpoint: a recipe, a name or a URL. May be repeated.",
             metavar="WHAT",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is billed.")] = False,
+    yes: YesToPrice = False,
     platform: PlatformName = None,
     discount: Discount = 0.0,
     as_json: Json = False,
@@ -148,7 +151,7 @@ def compile_(
     baseline: Annotated[
         bool, typer.Option("--baseline", help="Also compile the baseline: the same endpoint without speculation.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be created, and start nothing.")] = False,
+    dry_run: DryRun = False,
     wait: Annotated[bool, typer.Option(help="Return only when it is compiled.")] = True,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -187,7 +190,7 @@ def convert(
     target: Annotated[
         Path | None, typer.Option(help="Folder of the target model, to check that the head fits it.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Convert a head that was trained with another tool into a folder that the engine loads."""
     from toolkit.checks.run import Report

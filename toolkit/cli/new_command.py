@@ -28,17 +28,17 @@ def new(
     model: Annotated[str, typer.Argument(help="Hugging Face id, such as Qwen/Qwen3-8B, a folder, or jumpstart:ID.")],
     out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
-    method: Annotated[str | None, typer.Option(help="How to draft.  [default: the best that is found]")] = None,
+    method: Annotated[str | None, typer.Option(help="Method of drafting.  [default: the best that is found]")] = None,
     goal: Annotated[
         Goal | None, typer.Option("--optimize", help="What matters more.  [default: latency]", show_default=False)
     ] = None,
     max_price: Annotated[float | None, typer.Option(min=0.01, help="Budget, US dollars per hour.")] = None,
-    context: Annotated[int | None, typer.Option(min=1, help="Longest prompt and answer together, in tokens.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Longest prompt plus answer, in tokens.")] = None,
     region: Annotated[str | None, typer.Option(help="AWS region.  [default: your session's]")] = None,
     hardware: Annotated[
-        str | None, typer.Option(help="On instance types or accelerators of this name, such as trn2, g6e or H100.")
+        str | None, typer.Option(help="Instance types or accelerators to choose from, such as trn2, g6e or H100.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take the defaults.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write a recipe for a model: what drafts for it, which engine, and on which instance type.
@@ -138,8 +138,8 @@ def import_(
     file: Annotated[str, typer.Argument(help=f"A file with {lookup.importable()}; `-` reads stdin.")],
     out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
-    name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: of model and method]")] = None,
-    variant: Annotated[str | None, typer.Option(help="Variant to take of a file with several, such as fp8.")] = None,
+    name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: made of model and method]")] = None,
+    variant: Annotated[str | None, typer.Option(help="Which variant of a file with several, such as fp8.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a recipe from an engine's command line, or from another tool's YAML.

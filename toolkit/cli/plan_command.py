@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from toolkit.cli.arguments import Baseline, Json, PlatformName
-from toolkit.cli.fleet import Discount, Parallel, Recipes, show_plan
+from toolkit.cli.fleet import PARALLEL, Discount, Parallel, Recipes, show_plan
 from toolkit.cli.output import answer, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.errors import UsageError
@@ -27,25 +27,25 @@ def plan(
         Literal["table", "json", "cloudformation", "ci-roles", "role-policy"],
         typer.Option(
             "--format",
-            help="Output format. `json` is the same as --json; `cloudformation` is a template, and so is `ci-roles`: "
-            "of two roles for GitHub Actions, of which one only plans and the other deploys. `role-policy` is what an "
-            "execution role must be allowed to do.",
+            help="Output format. `json` is the same as --json; `cloudformation` is a template of the endpoint; "
+            "`ci-roles` is a template of two roles for GitHub Actions, one that only plans and one that deploys; "
+            "`role-policy` is the policy that an execution role needs.",
         ),
     ] = "table",
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Save the plan to this file for `toolkit deploy --plan`, or the template without printing it."
+            help="Save the plan to this file, for `toolkit deploy --plan`; with --format, save the template instead."
         ),
     ] = None,
     verbose: Annotated[
         bool,
         typer.Option(
             "--verbose",
-            help="Also show each value that an update changes in a request; of a fleet, each recipe's plan.",
+            help="Also show each value that an update changes; with several recipes, show the plan of each.",
         ),
     ] = False,
-    parallel: Parallel = 4,
+    parallel: Parallel = PARALLEL,
     discount: Discount = 0.0,
     as_json: Json = False,
 ) -> None:

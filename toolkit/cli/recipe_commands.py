@@ -35,13 +35,13 @@ def check(
     ask: Annotated[
         bool,
         typer.Option(
-            "--ask", help="Also ask the engine itself, if the recipe's version is installed here: half a minute."
+            "--ask", help="Also ask the engine itself, if the recipe's version is installed here. Takes half a minute."
         ),
     ] = False,
     deep: Annotated[
         bool,
         typer.Option(
-            "--deep", help="Ask it also if it is not installed: its Python code is fetched, 0.3 GB once a version."
+            "--deep", help="Ask the engine even if it is not installed: downloads its Python code, 0.3 GB per version."
         ),
     ] = False,
     as_json: Json = False,
@@ -125,14 +125,14 @@ _SHOWN = 10
 
 def fit(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe, or a .lock.json file, which is sized with the engine's defaults.")
+        str, typer.Argument(help="A recipe, or a .lock.json file, for which the engine's defaults are assumed.")
     ],
     instance: Annotated[
         list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
     ] = None,
     sort: Annotated[
         Literal["price", "kv-price"],
-        typer.Option(help="Cheapest first: by the price of the instance, or of a million tokens of KV cache."),
+        typer.Option(help="Sort by the price of the instance, or by that of a million tokens of KV cache."),
     ] = "price",
     every: Annotated[bool, typer.Option("--all", help="Print every type, not the first ten.")] = False,
     as_json: Json = False,

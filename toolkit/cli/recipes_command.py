@@ -24,13 +24,18 @@ recipes = typer.Typer(
 @recipes.callback()
 def _list(
     context: typer.Context,
-    model: Annotated[str | None, typer.Option(help="Whose target has this in its name, such as qwen3.")] = None,
-    method: Annotated[str | None, typer.Option(help="That draft by this method.")] = None,
-    hardware: Annotated[
-        str | None, typer.Option(help="On instance types or accelerators of this name, such as trn2, g6e or H100.")
+    model: Annotated[
+        str | None, typer.Option(help="Only recipes with this in the name of their target, such as qwen3.")
     ] = None,
-    max_price: Annotated[float | None, typer.Option(help="That cost at most this, US dollars per hour.")] = None,
-    with_evidence: Annotated[bool, typer.Option("--with-evidence", help="With measured numbers only.")] = False,
+    method: Annotated[str | None, typer.Option(help="Only recipes that draft by this method.")] = None,
+    hardware: Annotated[
+        str | None,
+        typer.Option(help="Only recipes for instance types or accelerators of this name, such as trn2, g6e or H100."),
+    ] = None,
+    max_price: Annotated[
+        float | None, typer.Option(help="Only recipes that cost at most this, in US dollars per hour.")
+    ] = None,
+    with_evidence: Annotated[bool, typer.Option("--with-evidence", help="Only recipes with measured numbers.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the recipes that come with the toolkit; `toolkit recipes show RECIPE` shows one."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import toolkit
-from toolkit.cli.arguments import Json, Recipe
+from toolkit.cli.arguments import Json, Recipe, Yes
 from toolkit.cli.output import answer, confirm, lines, say
 from toolkit.cli.plan_text import plan_text
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 def register(
     recipe: Recipe,
-    group: Annotated[str, typer.Option(help="The model package group; it is made where it does not exist.")],
+    group: Annotated[str, typer.Option(help="The model package group; it is created if it does not exist.")],
     report: Annotated[
         Path | None, typer.Option(help="What was measured: a file that `toolkit prove … --json` wrote.")
     ] = None,
     status: Annotated[
         Literal["PendingManualApproval", "Approved", "Rejected"] | None,
-        typer.Option(help="The version's approval; PendingManualApproval if it is new and this is left out."),
+        typer.Option(help="The version's approval.  [default of a new version: PendingManualApproval]"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Make a recipe a version of a model in SageMaker's model registry, from which `toolkit deploy ARN` takes it.
+    """Register a recipe as a model version in SageMaker's model registry; `toolkit deploy ARN` deploys it from there.
 
-    Its weights, the recipe and its lock go to S3. What is a version already stays that one.
+    The weights, the recipe and its lock are copied to S3. A recipe that is registered already makes no new version.
     """
 
     def ask(plan: Plan) -> None:

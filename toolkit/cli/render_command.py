@@ -34,7 +34,10 @@ def render(
         str, typer.Option(help="Folder to write all parts to, with kustomization.yaml; `-` prints one part.")
     ] = "-",
     helm: Annotated[
-        bool, typer.Option("--helm", help="Write to --out a Helm chart of what serves, with values per environment.")
+        bool,
+        typer.Option(
+            "--helm", help="Write a Helm chart of the serving manifests to --out, with values for each environment."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

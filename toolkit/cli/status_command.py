@@ -12,7 +12,7 @@ import typer
 import toolkit
 from toolkit.cli import fleet
 from toolkit.cli.arguments import Json, OnlyPlatform, seconds_of
-from toolkit.cli.fleet import Parallel
+from toolkit.cli.fleet import PARALLEL, Parallel
 from toolkit.cli.output import answer, say
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
@@ -42,8 +42,8 @@ def status(
     details: Annotated[
         bool | None,
         typer.Option(
-            help="Read instances and prices of every endpoint, however many calls that takes, or of none. "
-            "By default of up to 100 in a region, and for 15 seconds.",
+            help="Read the instances and prices of every endpoint, however many calls that takes, or of none. "
+            "Default: of up to 100 endpoints in a region, for at most 15 seconds.",
         ),
     ] = None,
     watch: Annotated[
@@ -56,7 +56,7 @@ def status(
             help="Compare what runs with these recipes. For cron: exit code 1 if they differ, 3 if one cannot be read.",
         ),
     ] = False,
-    parallel: Parallel = 4,
+    parallel: Parallel = PARALLEL,
     as_json: Json = False,
 ) -> None:
     """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
-from toolkit.cli.arguments import Json, PlatformName, seconds_of
+from toolkit.cli.arguments import Json, PlatformName, YesToPrice, seconds_of
 from toolkit.cli.bench_options import Html
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, say
 from toolkit.cli.plan_text import plan_text
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def study(
     what: Annotated[
         str,
-        typer.Argument(help="A recipe, or a model such as qwen3-32b: then its recipe for --hardware.", metavar="WHAT"),
+        typer.Argument(
+            help="A recipe, or a model such as qwen3-32b, whose recipe for --hardware is taken.", metavar="WHAT"
+        ),
     ],
     hardware: Annotated[
         str | None, typer.Option(help="The hardware of a model's recipe, such as trn2.", metavar="NAME")
@@ -31,16 +33,16 @@ def study(
         bool, typer.Option("--dry-run", help="Show what both arms would create; start nothing.")
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Leave both arms in service, also after Ctrl-C.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before endpoints are billed.")] = False,
+    yes: YesToPrice = False,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
     """Repeat AWS's study of draft models on Trainium: both arms, eight classes of prompts, its table beside yours.
 
-    The arms are compiled, deployed, measured by turns, and removed, also after Ctrl-C; the same command then carries
-    on with what was measured. What was there before stays, also what a killed study has left: arms in service are
-    measured as they are, if they serve what the recipe says. Exit code 1 if a claim fails, but that speculation need
-    not pay on every class; 3 if something of the arms may remain.
+    Both arms are compiled, deployed, measured in turn and removed, also after Ctrl-C; run again, the study carries on
+    from what was measured. Endpoints that were there before are not removed, nor are those that a killed study left:
+    if they serve what the recipe says, they are measured as they are. Exit code 1 if a claim fails (speculation need
+    not pay on every class), 3 if something of the arms may remain.
     """
     from toolkit.api import studying
     from toolkit.cli.bench_command import require_page, write_page

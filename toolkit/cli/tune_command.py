@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolkit.cli.arguments import Json, PlatformName, Recipe, seconds_of
+from toolkit.cli.arguments import Json, PlatformName, Recipe, YesToPrice, seconds_of
 from toolkit.cli.bench_options import Prompts, WorkloadNames, counts_of, slo_of
 from toolkit.cli.endpoint_commands import Name
 from toolkit.cli.output import answer, confirm, lines, say
@@ -55,7 +55,7 @@ def tune(
     write: Annotated[
         bool, typer.Option("--write", help="Write the winner's K and its figures into the recipe. Comments stay.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before endpoints are billed.")] = False,
+    yes: YesToPrice = False,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
@@ -116,13 +116,13 @@ def improve(
     time: Annotated[str, typer.Option(help="Measure both heads this long at most.", metavar="T")] = "5m",
     promote: Annotated[bool, typer.Option(help="Deploy the new head if it is better.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and what it costs.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is billed.")] = False,
+    yes: YesToPrice = False,
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Continue a live endpoint's head on its traffic, measure it beside the old one, deploy it if it is better.
+    """Train a live endpoint's head further on its traffic, measure both heads, and deploy the new one if it is better.
 
-    The traffic is what the endpoint captures of its requests, else `training.data` of its recipe. Exit code 1 if the
+    The traffic is the requests that the endpoint has captured, or else the recipe's `training.data`. Exit code 1 if the
     new head was not promoted. Run it again to go on where it was interrupted.
     """
     from toolkit.api import improvement

@@ -158,6 +158,6 @@ def _event(data: bytes) -> Event:
         stopped = f"the endpoint stopped with an error: {said or event.error}"
     except (ValueError, RecursionError) as error:  # nested too deeply to be read, or to be shown
         message = f"the endpoint sent {data[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
-        hint = "See that chats are served there, and what the server's log says; of an endpoint: toolkit logs."
+        hint = "Check that it serves chat completions, and read the server's log; for an endpoint: toolkit logs."
         raise InvocationError(message, hint=hint) from error
     raise InvocationError(stopped, hint="The server's log says why; of an endpoint: toolkit logs.")

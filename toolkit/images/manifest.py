@@ -22,7 +22,7 @@ INDEXES = ("application/vnd.docker.distribution.manifest.list.v2+json", "applica
 OTHER_CONTENT = (
     "Try again. If it stays: a proxy may change what passes, or the registry has lost it; copy the image anew."
 )
-NO_REGISTRY = "See that the name is that of a registry, and what a proxy or a page to log in to puts before it."
+NO_REGISTRY = "Check that the name is a registry's, and that no proxy or login page answers in its place."
 ACCEPTED = (SCHEMA_2, OCI, *INDEXES)
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"

@@ -147,7 +147,7 @@ def _of_programs(base: Base, holds: BaseFacts, addition: Addition, severity: Sev
         yield Finding("base.python", message, "container.base", hint=hint, severity=severity)
     elif not holds.python and addition.wheels:
         message = f"the version of Python of {base.name} is not known, and the wheels are for {addition.python}"
-        hint = f"See that it has Python {addition.python}; else write in `container.python` which it has."
+        hint = f"Check that it has Python {addition.python}, or write the version that it has into `container.python`."
         yield Finding("base.python", message, "container.python", hint=hint, severity="warning")
     elif addition.wheels and holds.python != addition.python:
         message = f"{base.name} has Python {holds.python}, and the wheels would be for {addition.python}"

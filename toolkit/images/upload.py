@@ -1,12 +1,12 @@
 """Upload a blob of any size, resuming after a lost connection or an expired login.
 
-What registries do differs, and is known from (read 2026-11-21):
+Registries differ (sources read 2026-11-21):
 
-* Docker's registry 2.8 keeps what arrived in whole requests only: cut off in the middle of one it forgets the upload
-  (its blobupload.go; tried), so that starts anew. Cut off between two it goes on.
-* ECR answers a piece with 201 and tells a range that stands still after the first one, though it keeps all of them
-  (aws/containers-roadmap#2831); where it expects another byte it says which (apple/containerization#790). So what was
-  answered with yes counts as kept, whatever the range says.
+* Docker's registry 2.8 keeps only what arrived in complete requests. If one is cut off, it forgets the upload, which
+  then starts anew (its blobupload.go; tried); if the connection ends between two, the upload goes on.
+* ECR answers each piece with 201 and a range that stays that of the first piece, though it keeps all of them
+  (aws/containers-roadmap#2831); if it expects another byte, it says which (apple/containerization#790). So a piece that
+  it accepted counts as kept, whatever the range says.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from toolkit.images.registry import LoginExpired, Registry, asked_wait, is_passi
 # A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
 CHUNK_BYTES = 60 * 1024**2
 
-# So says who takes blobs whole only.
+# The answers of registries that only take whole blobs.
 _NO_PIECES = (
     httpx.codes.METHOD_NOT_ALLOWED,
     httpx.codes.LENGTH_REQUIRED,

@@ -179,7 +179,7 @@ def _pip_failure(said: str, python: str) -> BuildError:
         return BuildError(message, hint="If you trust it, pin it anew: toolkit lock RECIPE")
     if "connection broken by" in said:
         message = "cannot download wheels: the package index does not answer"
-        return BuildError(message, hint="See that it can be reached from here, or name another one: PIP_INDEX_URL.")
+        return BuildError(message, hint="Check that it can be reached from here, or name another: PIP_INDEX_URL.")
     errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
     why = errors[-1] if errors else said.strip()[-300:]
     message = f"cannot download wheels for Python {python} on Linux x86-64: {why}"

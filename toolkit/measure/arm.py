@@ -25,8 +25,8 @@ class Workload:
     """Prompts of one kind. With `fixed_length` every answer has exactly its `max_tokens` (`FIXED_LENGTH`).
 
     `note` is what a reader of the report has to know, such as what part of a data set this is. `arrivals` are the
-    seconds at which the prompts of a trace are asked, in their order; prompts without are asked as a load has it. With
-    several `turns` a prompt begins a chat, and results of each turn have a workload of their own.
+    seconds at which the prompts of a trace are sent, in their order; without them, the load decides. With several
+    `turns` a prompt begins a chat, and the results of each turn count as a workload of their own.
     """
 
     name: str
@@ -130,9 +130,9 @@ class Served:
     `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
     for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware;
-    `target` is the recipe's target model with its revision, empty if unknown, and `max_model_len` the tokens that a
-    request may have with its answer. `engine` is the recipe's, empty if unknown. With `synthetic_acceptance_length` it
-    accepts drafts by chance: its answers are garbage, for measuring speed only.
+    `target` is the recipe's target model with its revision, empty if unknown; `max_model_len` the most tokens of a
+    request and its answer together; `engine` the recipe's, empty if unknown. With `synthetic_acceptance_length` it
+    accepts drafts at random: its answers are garbage, and only its speed is measured.
     """
 
     name: str

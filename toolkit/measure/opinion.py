@@ -95,7 +95,7 @@ def opinion_in_words(report: Measurement) -> Iterator[str]:
             yield f"AWS's benchmark: {factor}; measured here: {said}."
     if report.opinions:
         yield (
-            "Why they differ: AWS asks with synthetic text, in which other drafts are accepted than in your prompts; "
-            "it asks one arm after the other, and gives no intervals; its client is in AWS, ours is where you are; it "
-            "does not look whether answers are the same."
+            "Why they differ: AWS asks with synthetic text, whose drafts are accepted more or less often than your "
+            "prompts'; it measures one arm after the other, and gives no intervals; its client is in AWS, ours is "
+            "where you are; it does not compare answers."
         )

@@ -25,7 +25,7 @@ from toolkit.measure.design import Design, LeftOut, Load, Measured, Progress, Se
 from toolkit.measure.journal import Journal, Same
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.result import RequestResult, Thinned
-from toolkit.measure.running import INTERRUPTED, LONGEST_ANSWER, failures, until_stopped, warm_up
+from toolkit.measure.running import INTERRUPTED, LONGEST_ANSWER, PATIENCE_SECONDS, failures, until_stopped, warm_up
 from toolkit.measure.statistics import (
     BlockNoise,
     Pair,
@@ -60,7 +60,7 @@ async def run(
     progress: Callable[[Progress], object] = lambda _: None,
     journal: Journal | None = None,
     clock: Callable[[], float] = time.perf_counter,
-    patience: float = 600.0,
+    patience: float = PATIENCE_SECONDS,
 ) -> Measured:
     """Warm up, and measure until the intervals are narrow enough or the time is up.
 

@@ -25,6 +25,8 @@ _THROTTLED_SHARE = 0.01
 
 INTERRUPTED = "the measurement was interrupted: these are its results until then"
 LONGEST_ANSWER, _LONGEST_WITH_REASONING = 256, 1024
+PATIENCE_SECONDS = 600.0
+"""How long requests may still run after the time was up, before they are cut."""
 _WARM_UP_TOKENS = 8
 _WARM_UP_PROMPTS = 3
 _LOADS_OF_OPEN_LOOPS = (1, 4, 16)

@@ -22,7 +22,7 @@ from toolkit.measure.journal import Journal, Same
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.measurement import RateRatio, Saturation
 from toolkit.measure.result import RequestResult, Thinned
-from toolkit.measure.running import INTERRUPTED, LONGEST_ANSWER, failures, until_stopped, warm_up
+from toolkit.measure.running import INTERRUPTED, LONGEST_ANSWER, PATIENCE_SECONDS, failures, until_stopped, warm_up
 from toolkit.measure.slo_search import FIRST_RATE, SloSearch, block_seconds
 from toolkit.recipe.schema import Slo
 
@@ -99,7 +99,6 @@ async def saturate(
     progress: Callable[[Searching], object] = lambda _: None,
     journal: Journal | None = None,
     clock: Callable[[], float] = time.perf_counter,
-    patience: float = 600.0,
 ) -> Saturated:
     """Search until the highest rates are known as closely as `design.precision`, or the time is up.
 
@@ -131,7 +130,7 @@ async def saturate(
     timing = Timing(clock() - elapsed, design.max_tokens or LONGEST_ANSWER, design.cache == "cold", stop, clock)
     everything = list(searches.values())
     work = _search(design, send, everything, timing, journal, progress)
-    why, machine = await until_stopped(work, stop, design.seconds + patience)
+    why, machine = await until_stopped(work, stop, design.seconds + PATIENCE_SECONDS)
     found = tuple(search.state.found(search.arm.name, search.workload.name) for search in everything)
     return Saturated(_measured(everything, why, machine, journal), found, tuple(_ratios(design, found)))
 

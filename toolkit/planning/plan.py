@@ -107,11 +107,10 @@ class Plan:
 
     `recipe` is a file, empty where an endpoint was named instead. `endpoints` are the names of the endpoints that the
     plan deploys (the recipe's own first) or removes. `fingerprint` is a digest of what existed in `account` and
-    `region` when the plan was made. `price_per_hour` is in US dollars for
-    all endpoints together, `price_before` that of what runs now, both with `discount_percent` off the list; None if
-    unknown, and then a note says why. `not_removed` describes what a
-    removal keeps on purpose and what that costs, or what it could not look at. `unpinned` names what comes from
-    elsewhere and may be something else tomorrow, with the command that pins it.
+    `region` when the plan was made. `price_per_hour` is in US dollars for all endpoints together, `price_before` the
+    same for what runs now, both after `discount_percent`; None if unknown, and then a note says why. `not_removed`
+    describes what a removal keeps on purpose and what that costs, or what it could not look at. `unpinned` names images
+    and models that others may change at any time, with the command that pins them.
     """
 
     recipe: str
@@ -267,7 +266,7 @@ def _scope(plan: Plan) -> dict[str, str]:
 
 
 def _pairs(saved: Plan, derived: Plan) -> Iterator[tuple[str, Action | None, Action | None]]:
-    """Each action with its counterpart: of that kind and name, else another of that kind, whose name has changed."""
+    """Each action with its counterpart: the one of the same kind and name, else one of that kind with another name."""
     rest = list(saved.actions)
     names = {(action.kind, action.name) for action in derived.actions}
     for action in derived.actions:

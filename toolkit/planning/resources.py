@@ -20,11 +20,11 @@ NO_ACCOUNT = "000000000000"
 class Account:
     """Where resources are made: an AWS account number and a region, and what was found there.
 
-    `role` is the ARN of an execution role that exists, None when one is to be made, and `role_source` whose it is;
-    `digests` gives `repository@sha256:…` for each image URI that the registry could be asked for; `jumpstart` has the
-    hub's entries of the JumpStart models in question, by id; `bucket` is one of the user's own that takes the place of
-    the toolkit's; `is_far`: what this machine sends there goes over the internet. A platform without accounts has a
-    `scope` instead, such as a cluster's `context/namespace`, and no region.
+    `role` is the ARN of an existing execution role, None if one has to be made, and `role_source` says where it was
+    found; `digests` gives `repository@sha256:…` for each image URI that a registry knew; `jumpstart` has the hub's
+    entries of the JumpStart models in question, by id; `bucket` is a bucket of the user's that replaces the toolkit's;
+    `is_far` is whether data from this machine goes there over the internet. A platform without accounts has a `scope`
+    instead, such as a cluster's `context/namespace`, and no region.
     """
 
     id: str

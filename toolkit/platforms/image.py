@@ -78,6 +78,12 @@ def by_digest(image: str, recipe: Recipe, account: Account) -> str:
     return account.digests.get(image, image)
 
 
+def no_base_for_cpus(recipe: Recipe) -> tuple[str, str]:
+    """What is wrong with a container of this machine without a `base`, and the edit."""
+    message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
+    return message, f"Set one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+
+
 def base_image(recipe: Recipe, account: Account, store: ImageStore = ECR) -> str:
     """What the image is built on, by digest where that is known. Raises UsageError where there is none."""
     return by_digest(base_address(recipe, account, store), recipe, account)
@@ -87,8 +93,7 @@ def base_address(recipe: Recipe, account: Account, store: ImageStore = ECR) -> s
     """What the image is built on, as it is written: the recipe's, or the catalogue's for AWS's or the engine's own."""
     section, image = _section(recipe), recipe.image
     if section.base is None and not store.has_accelerators:
-        message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
-        hint = f"Set one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        message, hint = no_base_for_cpus(recipe)
         raise UsageError(message, hint=hint)
     if section.base is None and image is None:
         message = f"no base image with {recipe.engine.name} {recipe.engine.version} is known"

@@ -44,8 +44,8 @@ class Building:
 class Compilation:
     """Compiling ahead of an endpoint.
 
-    `resources` are all that is needed to compile for the arms, the first of which is the recipe itself; `notes` are for
-    a plan of `toolkit compile`. `require_compiled` raises PlatformError if a plan's endpoints need code to start that
+    `resources` are all that is needed to compile for the arms (the recipe itself comes first); `notes` are for a plan
+    of `toolkit compile`. `require_compiled` raises PlatformError if a plan's endpoints cannot start because their code
     was not compiled.
     """
 
@@ -58,9 +58,9 @@ class Compilation:
 class HeadTraining:
     """Training jobs.
 
-    `resources` are all that is needed to train the recipe's head, the job among them, and raises UsageError; `notes`
-    are for a plan of `toolkit train`; `price_per_hour` is the job's in US dollars, None if unknown, and `price_text`
-    says why it is.
+    `resources` are all that is needed to train the recipe's head, including the job; it raises UsageError. `notes` are
+    for a plan of `toolkit train`. `price_per_hour` is the job's price in US dollars, None if unknown; `price_text` then
+    says why.
     """
 
     resources: Callable[[Recipe, Account], Sequence[Resource]]
@@ -73,7 +73,7 @@ class HeadTraining:
 class Version:
     """A recipe as a version of a model in a registry.
 
-    `status` is its approval; None lets one wait for approval, and leaves one alone that is registered already. `proof`
+    `status` is its approval. With None a new version waits for approval, and an existing one keeps its status. `proof`
     is what was measured of it, `training_job` the name of the job that its head comes from.
     """
 
@@ -87,8 +87,8 @@ class Version:
 class ModelRegistry:
     """A registry of models.
 
-    `resources` are all that a version takes, and raises UsageError; `owner` is the name that what they need is kept
-    under; `newest` is the version of that content as it was observed, with `Arn`, `Version` and `Status`.
+    `resources` are all that a version needs; it raises UsageError. `owner` is the name under which weights and files of
+    a version are kept; `newest` is the observed version with that content, with `Arn`, `Version` and `Status`.
     """
 
     resources: Callable[[Recipe, Account, Version], Sequence[Resource]]
@@ -100,8 +100,8 @@ class ModelRegistry:
 class Templates:
     """CloudFormation templates.
 
-    `arrange` has the recipe's files so that a template can have them; `template` raises UsageError; `failures` are
-    sentences on what a stack of the template lacks and cannot work without.
+    `arrange` places the recipe's files where a template can refer to them; `template` raises UsageError; `failures`
+    are sentences on what a stack of the template would lack, and not work without.
     """
 
     arrange: Callable[[Recipe, Account], Recipe]
@@ -114,16 +114,16 @@ class PlatformParts(PlanParts):
     """What a platform may have besides; None where it does not. What few commands need is loaded when it is called.
 
     Fields:
-        endpoint_name: the name of the endpoint that serves the recipe, where several recipes may share one; else it is
-            the recipe's own.
-        base_images: addresses of the images from elsewhere that run, or that one is built on, as they are written: most
-            by tag. Raises UsageError where there is none.
+        endpoint_name: the name of the endpoint that serves the recipe, if several recipes can share one; without it,
+            the recipe's own name.
+        base_images: addresses of the images of others that run, or that an image is built on, as they are written: most
+            by tag. Raises UsageError if there is none.
         with_jumpstart: the recipe with the defaults of its JumpStart models, given JumpStart's entries by id.
         trial: where a new head is tried, and what that does to the endpoint.
         rollback: the plan that returns an endpoint to what it ran before, given recipe, platform, address and what
             exists. Raises UsageError if that is impossible.
-        pause: the plan that removes what costs of endpoints, and keeps what `deploy` makes them from again, given
-            recipe, endpoints, what exists, and now in seconds since 1970. Raises UsageError.
+        pause: the plan that removes the parts of endpoints that cost money, and keeps those that `deploy` makes them
+            from again, given recipe, endpoints, what exists, and now in seconds since 1970. Raises UsageError.
         price_now: US dollars per hour of the existing endpoints in a region; None if unknown.
         price_text: the price as a phrase, with its source and date, or why it is unknown.
         wait_seconds: the timeout for a plan's endpoints to be in service.

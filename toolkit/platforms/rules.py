@@ -64,13 +64,13 @@ class Platform(Observer, Executor, EndpointPlatform, Protocol):
         """The number of vulnerabilities that the registry's scan found in a built image, by severity, worst first."""
 
     def verify(self, image: str, key: PublicKey | None = None) -> dict[str, str]:
-        """Digests of a built image, and of the bill of materials and the provenance of it that lie beside it.
+        """Digests of a built image, of its bill of materials and of its provenance.
 
-        Raises BuildError where they are missing, about another image, or not signed with the key.
+        Raises BuildError if one is missing, about another image, or not signed with the key.
         """
 
     def sign(self, image: str, key: SigningKey) -> None:
-        """Sign a built image, and the documents that lie beside it. Raises BuildError where these are missing."""
+        """Sign a built image, its bill of materials and its provenance. Raises BuildError if one is missing."""
 
     def address(self, name: str) -> str:
         """The address for requests to that endpoint or inference component: `endpoint`, or `endpoint/component`.
@@ -86,7 +86,7 @@ class TrainingPlatform(Observer, Executor, Trainer, Protocol):
         """Copy the head that a completed job made to `folder`. `job` is its request. Raises PlatformError."""
 
     def head_at(self, address: str) -> Mapping[str, str]:
-        """What lies at such an address: by its name, the ContentHash of each file, empty where that is not known.
+        """The files at an address of a head: the ContentHash of each by its name, empty if it is not known.
 
         Raises UsageError.
         """
@@ -95,9 +95,9 @@ class TrainingPlatform(Observer, Executor, Trainer, Protocol):
         """Copy a head to an address that is no folder of this machine, such as in S3. Raises UsageError."""
 
     def publish_head(self, job: Mapping[str, Any], name: str, method: str) -> None:
-        """Copy the job's head to where endpoints read heads by their names, where they do not read the head's folder.
+        """Copy the job's head to the place where endpoints look heads up by name, if they cannot read its folder.
 
-        Of heads that are compared it is that of `method`, which is empty for a single one. Raises PlatformError.
+        `method` says which of several compared heads; it is empty if there is only one. Raises PlatformError.
         """
 
 

@@ -69,7 +69,7 @@ def _list(client: httpx.Client, **asked: str) -> list[_Listed]:
         answer.raise_for_status()
         return documents.fit(list[_Listed], documents.decode(answer.content))
     except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
-        hint = "Look whether there is a network."
+        hint = "Check your network connection."
         raise HubError(f"the hub's list of models cannot be read: {error}", hint=hint) from error
 
 

@@ -131,7 +131,7 @@ def _describe_all(folder: Path, files: Iterable[Path]) -> tuple[WeightsFile, ...
     try:
         return tuple(_describe(path, folder) for path in files)
     except OSError as error:
-        hint = "See that it is there, and that you may read it."
+        hint = "Check that it is there, and that you may read it."
         raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}", hint=hint) from error
 
 

@@ -63,13 +63,13 @@ class Tokenizer:
 class ModelFacts:
     """One model, as far as it is known; never without its sizes.
 
-    `model` is the recipe's word for it, `source` says where the facts were read. `config` is its config.json,
-    `tensors` have names with ranges where several are alike (`layers.{0-23}.mlp.up_proj.weight`), None when they are
-    not known. `weight_bytes` is the stored size of all weights. `partial` facts are curated from what was published:
-    what is missing in them may be there in the model, and `unverified` says which of them nobody has checked.
-    `revision` is the commit of the hub that was read, `wanted` the branch, tag or commit that was asked for; empty
-    where unknown. `files` are the names of the files of the hub that staging copies, `others` of those, there or in
-    S3, that an engine reads not at all, or only to run them; both are empty where unknown.
+    `model` is the recipe's word for it, `source` says where the facts were read. `config` is its config.json. In
+    `tensors`, several that are alike are one with a range in its name (`layers.{0-23}.mlp.up_proj.weight`); None if
+    unknown. `weight_bytes` is the stored size of all weights. `partial` facts are curated from publications: what they
+    lack may be there in the model, and `unverified` says which of them nobody has checked. `revision` is the hub's
+    commit that was read, `wanted` the branch, tag or commit that was asked for; empty if unknown. `files` are the names
+    of the hub's files that staging copies; `others` are files, there or in S3, that an engine does not read, or only
+    reads as code to run. Both are empty if unknown.
     """
 
     model: str

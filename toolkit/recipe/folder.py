@@ -39,7 +39,7 @@ def model_files(folder: Path) -> Iterator[Path]:
     try:
         yield from sorted(_checked(folder, allowed))
     except OSError as error:
-        hint = "See that it is there, and that you may read it."
+        hint = "Check that it is there, and that you may read it."
         raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}", hint=hint) from error
 
 

@@ -17,6 +17,7 @@ from toolkit.errors import HubError
 from toolkit.recipe.model_files import LARGEST_DOCUMENT
 
 _TIMEOUT_SECONDS = 30.0
+_NO_HUB = "Check that $HF_ENDPOINT is the address of a hub."
 _REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -106,7 +107,7 @@ class HubFiles:
             return documents.parse(_Repository, answer.content)
         except documents.Unfit as error:
             message = f"{answer.url} answered with something else than a repository: {error}"
-            raise HubError(message, hint="Look whether $HF_ENDPOINT names a hub.") from error
+            raise HubError(message, hint=_NO_HUB) from error
 
     def find(self, name: str) -> httpx.Response:
         """Where a file lies: the answer to a request for its first byte, after all redirects. Only its head is read.
@@ -139,7 +140,7 @@ class HubFiles:
             raise HubError(message, hint=hint) from error
         except (httpx.InvalidURL, documents.Unfit) as error:
             message = f"{self._repo}@{self._wanted}: the hub's answer for {path} cannot be used: {error}"
-            raise HubError(message, hint="Look whether $HF_ENDPOINT names a hub.") from error
+            raise HubError(message, hint=_NO_HUB) from error
 
 
 def hub_client(

@@ -32,12 +32,13 @@ class Recipe(RecipeValues):
     `container` None for AWS's image. `lines` gives the file's line of each key.
     `lock.pinned` fills in revisions, time-outs, the size of the weights, the target's model type, the files of each
     model that are staged, `image_digests` by address with tag, and `wheel_digests` by pin.
-    `baseline_of` is what a baseline leaves out: some engines need their flags to be alike. No recipe file can say
-    `candidate`, what `toolkit improve` tries beside `speculation`; `synthetic_acceptance_length`, with which the engine
-    accepts drafts by chance, that many tokens a step on average, so that answers are garbage at the speed of such a
-    drafter; `one_data_source`, with which target, drafter and settings are folders of one S3 prefix, for
-    CloudFormation; or `compared`, the methods of which one training job makes a head each. `left_open` are the keys
-    that the file leaves open, `chosen` says what was taken for them and why.
+    `baseline_of` is the speculation that a baseline leaves out: some engines need both to have the same flags.
+    Four fields cannot stand in a file. `candidate` is the speculation that `toolkit improve` tries beside
+    `speculation`. With `synthetic_acceptance_length` the engine accepts drafts at random, so many tokens a step on
+    average: answers are garbage, at the speed of such a drafter. With `one_data_source` target, drafter and settings
+    are folders of one S3 prefix, for CloudFormation. `compared` are methods for each of which one training job makes a
+    head.
+    `left_open` are the keys that the file leaves open, `chosen` says what was taken for them and why.
     What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
     """
 

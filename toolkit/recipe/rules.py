@@ -91,8 +91,8 @@ class MetricNames:
 
     @property
     def of_pods(self) -> str:
-        """The metric that a pod autoscaler reads without KEDA: an adapter for Prometheus adds requests in work and
-        waiting ones, of which the first alone stop at `max_num_seqs`.
+        """The metric that a pod autoscaler reads without KEDA: running plus waiting requests, which an adapter for
+        Prometheus adds up. (Running requests alone never exceed `max_num_seqs`.)
         """
         return f"{self.prefix.replace(':', '_')}requests_in_flight"
 
@@ -157,7 +157,7 @@ class Scoring(Protocol):
         """The most probable tokens at each place of the request, with the token that stands there among them."""
 
     def decoding(self) -> dict[str, Any]:
-        """What a request for a completion says besides, so that the answer tells how probable its own tokens were."""
+        """What to add to a request for a completion, so that the answer says how probable its own tokens were."""
 
     def decoded(self, answer: Mapping[str, Any]) -> Sequence[Decoded]:
         """Each token that such an answer has."""
@@ -166,7 +166,7 @@ class Scoring(Protocol):
 class Disk(NamedTuple):
     """The disk of a training job. `name` is what messages call it, `path` the recipe's key, `more` how to get more.
 
-    On one that is `empty` the target comes, too.
+    An `empty` one must hold the target, too.
     """
 
     name: str

@@ -70,14 +70,14 @@ class TargetSection(ModelSource):
     """The model whose output the user wants."""
 
     accept_eula: StrictBool = Field(
-        False, description="you have read and accept the licence that JumpStart asks for; nothing accepts it for you"
+        False, description="true: you have read and accept the licence of the JumpStart model"
     )
 
 
 class SpeculationSection(Section):
     """How draft tokens are made. `method: none` is the baseline.
 
-    Which of the further keys a method takes stands in the engine's file of the catalogue, and a check says so.
+    Further keys depend on the method; `toolkit check` names those that it does not take.
     """
 
     method: MethodName = Field(
@@ -155,7 +155,8 @@ class EngineSection(Section):
     )
     allow: Annotated[list[NonEmptyStr], ChangesNothing] = Field(
         default_factory=list,
-        description="flags of `args` and variables of `env` that may run code, load files or open the server further",
+        description="flags of `args` and variables of `env` that you allow although they can run code, load files or "
+        "open the server to others",
     )
 
     @property
@@ -176,22 +177,23 @@ class ContainerSection(Section):
         None, description="image with tag or digest; default: AWS's of that engine version, else the engine's own"
     )
     python: Annotated[StrictStr, StringConstraints(pattern=r"^3\.[0-9]+$")] | None = Field(
-        None, description="Python of the base, for `wheels`; default: the catalogue's of AWS's image, 3.12 of a `base`"
+        None, description="Python version of the base, for `wheels`; default: that of AWS's image, 3.12 for a `base`"
     )
     wheels: list[Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*==[\w.!+]+$")]] = Field(
         default_factory=list,
-        description="packages, pinned as name==version, without what they depend on; `toolkit lock` pins their hashes",
+        description="packages to add, as name==version, with what they depend on; `toolkit lock` pins their hashes",
     )
-    bake_drafter: StrictBool = Field(False, description="the drafter lies in the image and is not fetched at start")
+    bake_drafter: StrictBool = Field(False, description="put the drafter into the image, so that no start fetches it")
     builder: Literal["append", "docker", "buildah", "codebuild"] | None = Field(
-        None, description="default: `append`, which needs no Docker; with `dockerfile` whichever of the others is there"
+        None,
+        description="default: `append`, which needs no Docker; with `dockerfile`, whichever of the others is there",
     )
     dockerfile: NonEmptyStr | None = Field(
-        None, description="file with instructions for the end of the Dockerfile, such as RUN, which `append` cannot do"
+        None, description="file of instructions, such as RUN, to add to the Dockerfile; `append` cannot execute them"
     )
     repository: (
         Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$", max_length=200)] | None
-    ) = Field(None, description="ECR repository of yours; default: toolkit/<name>, which is made")
+    ) = Field(None, description="an ECR repository of yours; default: toolkit/<name>, which is created")
 
 
 class InstanceType(Section):
@@ -203,27 +205,28 @@ class InstanceType(Section):
 
 
 class PlatformSection(Section):
-    """Where the endpoint runs. Which of the further keys a platform reads, its own folder says."""
+    """Where the endpoint runs. Further keys depend on the platform."""
 
     name: NonEmptyStr
     instance_types: Annotated[list[NonEmptyStr | InstanceType], Field(min_length=1, max_length=5)] = left_open(
-        "instance types, best first: where one has no capacity the next is taken; SageMaker's begin with `ml.`, a "
-        "cluster's do not; default: the cheapest that fits the models"
+        "instance types, the preferred first: if one has no capacity, the next is taken; SageMaker's begin with `ml.`, "
+        "a cluster's do not; default: the cheapest that fits the models"
     )
     health_check_timeout: Annotated[StrictInt, Field(ge=60, le=3600)] | None = Field(
         None,
-        description="seconds until the container answers /ping, 60 to 3600; default: by the size of the weights",
+        description="seconds that the container has to start, until it answers /ping, 60 to 3600; default: by the size "
+        "of the weights",
     )
     weights: Literal["s3", "hub"] | None = Field(
         None,
-        description="`s3`: staged in your account first; `hub`: each container fetches them from the hub itself; "
+        description="`s3`: copied to your account's S3 first; `hub`: each container downloads them from the hub; "
         "default: `s3`, on Kubernetes `hub`",
     )
     hub_token_secret: Annotated[StrictStr, StringConstraints(pattern=r"^[\w/+=.@:-]+$", max_length=2048)] | None = (
         Field(
             None,
-            description="secret in Secrets Manager with the token that staging reads gated models with, default: "
-            "yours; on Kubernetes the Secret whose key `token` the containers read",
+            description="secret in Secrets Manager with a hub token, to copy gated models to S3; default: your own "
+            "token; on Kubernetes the Secret whose key `token` the containers read",
         )
     )
 
@@ -252,15 +255,19 @@ class ScalingSection(Section):
     """How many instances serve (of an inference component: how many copies)."""
 
     min_instances: Annotated[StrictInt, Field(ge=0)] = Field(
-        1, description="0: none when nobody asks, for inference components only"
+        1, description="0: none while there are no requests, for inference components only"
     )
     max_instances: PositiveInt = Field(1, description="above `min_instances`: autoscaling between the two")
     requests_per_instance: PositiveInt | None = Field(
         None, description="concurrent requests that autoscaling aims at; default: half of engine.max_num_seqs"
     )
     scale_in: StrictBool = Field(True, description="false: autoscaling only ever adds instances")
-    scale_out_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(60, description="pause after adding")
-    scale_in_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(600, description="pause after removing")
+    scale_out_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(
+        60, description="pause after instances were added, in seconds"
+    )
+    scale_in_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(
+        600, description="pause after instances were removed, in seconds"
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> ScalingSection:
@@ -306,7 +313,7 @@ class Slo(Section):
     ttft: Seconds | None = Field(None, description="seconds to the first token")
     tpot: Seconds | None = Field(None, description="seconds per output token after the first")
     e2e: Seconds | None = Field(None, description="seconds of the whole request")
-    share: Annotated[float, Field(gt=0, lt=1)] = Field(0.9, description="of the requests that must meet it")
+    share: Annotated[float, Field(gt=0, lt=1)] = Field(0.9, description="share of the requests that must meet it")
 
     @model_validator(mode="after")
     def _has_a_limit(self) -> Slo:
@@ -318,7 +325,7 @@ class Slo(Section):
 class Expect(Section):
     """What `toolkit prove` and `toolkit bench` must find on a workload: a verdict each."""
 
-    concurrency: PositiveInt = Field(1, description="requests at a time, with which all of this is expected")
+    concurrency: PositiveInt = Field(1, description="requests at a time that this is expected with")
     speedup: Annotated[float, Field(gt=0)] | None = Field(None, description="output tokens/s over the baseline's")
     acceptance_length: Annotated[float, Field(ge=1)] | None = Field(None, description="tokens per target step")
     slo: Slo | None = Field(None, description="limits on latencies")
@@ -337,8 +344,8 @@ class RecipeFile(Section):
     engine: EngineSection
     container: Literal["aws-dlc", "custom"] | ContainerSection = Field(
         "aws-dlc",
-        description="`aws-dlc`: AWS's image as it is, one for Trainium on SageMaker with the toolkit's "
-        "entrypoint; `custom`, or its settings: one that is built on a base",
+        description="`aws-dlc`: AWS's image as it is, for Trainium on SageMaker with the toolkit's entrypoint added; "
+        "`custom`, or settings: an image that is built on a base",
     )
     platform: PlatformSection
     scaling: ScalingSection = ScalingSection.model_construct()
@@ -353,8 +360,8 @@ class RecipeFile(Section):
     evidence: Annotated[list[Evidence], ChangesNothing] = Field(default_factory=list)
     unlisted: list[NonEmptyStr] = Field(
         default_factory=list,
-        description="instance types, an engine version, or an image (`repository:tag`) to use though the catalogue "
-        "does not know them: a warning, not an error",
+        description="instance types, an engine version, or an image (`repository:tag`) that you use although the "
+        "catalogue does not know them; each is then a warning, not an error",
     )
     expect: Annotated[dict[NonEmptyStr, Expect], ChangesNothing] = Field(
         default_factory=dict, description="the least that a measurement must find, by workload"

@@ -76,64 +76,65 @@ class TrainingSection(Section):
     data: Annotated[list[DataSource | SharedSource], Field(min_length=1)] = Field(
         description="prompts or conversations: .jsonl files or folders of them (`./…`), a data set of the hub "
         "(`hf://owner/name`), or a prefix in S3, such as that of an endpoint's data capture (`s3://bucket/prefix/`); "
-        "`{from: …, share: 0.3}` takes so much of one that it makes that share of all"
+        "`{from: …, share: 0.3}` makes one source 30 % of all conversations"
     )
     head: ModelName | None = Field(
         None,
-        description="a folder, or `s3://bucket/prefix/`: where a P-EAGLE head is put while `speculation` drafts "
-        "without it; `toolkit train` then writes it into `speculation`, and takes this key out",
+        description="folder or `s3://bucket/prefix/` where a new P-EAGLE head is put, for a recipe whose `speculation` "
+        "does not use one yet; `toolkit train` then writes the head into `speculation`, and removes this key",
     )
     data_version: NonEmptyStr | None = Field(
         None,
-        description="a name for what data in S3 and on the hub hold now: with another one, `toolkit train` trains anew",
+        description="a name for the present content of data in S3 and on the hub; change it to train anew when they "
+        "have changed",
     )
     responses: Responses = Field(
         "target",
-        description="`target`: the target answers every prompt anew, in the job, so that the head learns what it will "
-        "have to draft; an address such as `https://host/v1`: the target answers there, behind an OpenAI-compatible "
-        "server; `keep`: the answers of the data, for data that the target itself wrote; of a captured request only "
-        "what the endpoint answered to it",
+        description="where the answers come from that the head learns. `target`: in the job, the target answers every "
+        "prompt of the data anew; an address such as `https://host/v1`: an OpenAI-compatible server of the target "
+        "answers them; `keep`: the data's own answers, if the target wrote them; of a captured request only what the "
+        "endpoint answered to it",
     )
     strict: StrictBool = Field(
-        False, description="a row of the data that cannot be used ends the job; else it is left out, counted and named"
+        False, description="true: a row of the data that cannot be used ends the job; false: it is skipped and reported"
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = Field(
-        0.0, description="of the target's new answers; 0: always its most probable token"
+        0.0, description="temperature of the target's new answers; 0: always its most probable token"
     )
     max_new_tokens: PositiveInt = Field(1024, description="longest new answer of the target, in tokens")
     held_out: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.05, description="share of the conversations that the head never learns from, and is measured on"
+        0.05, description="share of the conversations that is kept from training, to measure the head on"
     )
     preset: Literal["paper", "quick", "tiny"] | None = Field(
         None,
-        description="values of keys that are not written: `paper`, as P-EAGLE's authors trained (20 epochs, half a "
-        "million tokens a step, for several large GPUs; sizes are the method's own); `quick`, to see that it works: "
-        "one layer, one epoch of sequences of 2,048 tokens; `tiny`, minutes on a CPU, for models of a few million "
+        description="values for keys that the recipe leaves out. `paper`: as P-EAGLE's authors trained, 20 epochs of "
+        "half a million tokens a step, for several large GPUs; sizes are the method's own. `quick`: a first try, one "
+        "layer, one epoch of sequences of 2,048 tokens. `tiny`: minutes on a CPU, for models of a few million "
         "parameters",
     )
     layers: PositiveInt = Field(
-        4, description="decoder layers of the head; default: 4, of `eagle3` and `mtp` 1, of `dflash` and `dspark` 5"
+        4, description="decoder layers of the head; default: 4, for `eagle3` and `mtp` 1, for `dflash` and `dspark` 5"
     )
     depth: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
         8,
-        description="draft tokens that the head learns to predict; of P-EAGLE more than "
-        "speculation.num_speculative_tokens; default: 8, of `eagle3` 7, of `mtp` 3; not read of `dflash` and `dspark`, "
-        "which learn the blocks that they draft",
+        description="draft tokens that the head learns to predict; for P-EAGLE it must be more than "
+        "speculation.num_speculative_tokens; default: 8, for `eagle3` 7, for `mtp` 3; not used by `dflash` and "
+        "`dspark`, which learn whole blocks",
     )
     norms: StrictBool = Field(
         False,
-        description="of `eagle3` alone: an EAGLE-3.1 head, which norms each hidden state of the target before it reads "
-        "it, and its own before it drafts the next token from that (`fc_norm` and `norm_output` in its config.json)",
+        description="for `eagle3` only: train an EAGLE-3.1 head, which normalizes the target's hidden states, and its "
+        "own between draft tokens (`fc_norm` and `norm_output` in its config.json)",
     )
     draft_vocab_size: PositiveInt | None = Field(
-        None, description="tokens that the head can draft, the most frequent of the data; default: all of the target's"
+        None, description="number of tokens that the head can draft: the most frequent of the data; default: all"
     )
     max_length: Annotated[StrictInt, Field(ge=16)] = Field(
         4096,
-        description="tokens of the longest sequence; what is longer is cut; default: 4096, or the target's positions",
+        description="longest sequence in tokens, longer ones are cut; default: 4096, or the target's limit if lower",
     )
     partitions: PositiveInt = Field(
-        1, description="parts in which a sequence goes through the head, for sequences that do not fit into memory"
+        1, description="pieces that each sequence is computed in, for sequences that do not fit into memory as a whole"
     )
     epochs: PositiveInt | None = Field(
         None, description="how often the head sees all data; default: 3, if there is no `steps`"
@@ -146,32 +147,33 @@ class TrainingSection(Section):
     )
     learning_rate: Annotated[float, Field(gt=0, lt=1)] = Field(1e-4, description="highest learning rate")
     warmup: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.05, description="share of the steps in which the learning rate rises; after them it falls to 0"
+        0.05, description="share of the steps, at the start, in which the learning rate rises; then it falls to 0"
     )
-    seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="decides the split, the order and the weights")
+    seed: Annotated[StrictInt, Field(ge=0)] = Field(
+        0, description="seed of the held-out split, the order of the data and the first weights"
+    )
     start_from: ModelName | None = Field(
-        None, description="a trained head to continue from, in its size: a folder, hub id or s3://bucket/prefix/"
+        None, description="trained head to continue from, of the same size: a folder, hub id or s3://bucket/prefix/"
     )
     states: Literal["engine", "transformers"] = Field(
         "transformers",
-        description="what reads the hidden states of the target: `transformers`, on one GPU; `engine`, as it is "
-        "served, over as many GPUs of the job's machine as hold it",
+        description="what runs the target to get its hidden states: `transformers`, on one GPU; `engine`, the engine "
+        "that serves it, on as many GPUs of the job's machine as it needs",
     )
     states_gb: Annotated[float, Field(gt=0)] | None = Field(
         None,
-        description="the most that hidden states take of the disk, in GB; what is more is computed part by part while "
-        "the head trains, in each epoch again; default: what is free",
+        description="disk space for hidden states, in GB; if they need more, they are computed in parts while the head "
+        "trains, again in each epoch; default: what is free",
     )
     checkpoint_seconds: PositiveInt = Field(
         600,
-        description="the longest time between two checkpoints, besides those of evaluations; they are written while "
-        "the head trains, from a copy in the machine's memory",
+        description="longest time between two checkpoints, in seconds; training goes on while one is written",
     )
     instance_type: NonEmptyStr | None = Field(
         None, description="machine of the job, such as ml.p5.48xlarge; default: the first of platform.instance_types"
     )
     max_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] = Field(
-        24, description="the job is stopped after that time, which bounds what it costs"
+        24, description="the job is stopped after this time, which limits its cost"
     )
 
     def filled(self, method: str) -> Self:

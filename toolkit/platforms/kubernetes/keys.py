@@ -32,7 +32,7 @@ OWN_LABELS = (
 
 
 class Toleration(Section):
-    """A taint of nodes on which pods may run all the same."""
+    """A taint of nodes that pods tolerate."""
 
     key: LabelKey
     value: LabelValue | None = Field(None, description="of the taint; default: any")
@@ -42,7 +42,7 @@ class Toleration(Section):
 
 
 class PodVolume(Section):
-    """An existing object that is mounted into the engine's container: exactly one of the three."""
+    """An existing object that is mounted into the engine's container: a claim, a config map or a secret."""
 
     name: Label
     mount_path: Annotated[StrictStr, StringConstraints(pattern=r"^/[^:]+$")]
@@ -82,17 +82,17 @@ class PodSection(Section):
     security_context: PodUser | None = None
     volumes: list[PodVolume] = Field(default_factory=list, description="existing objects to mount")
     min_available: PositiveInt | None = Field(
-        None, description="pods that draining nodes must leave running (a PodDisruptionBudget); default: none"
+        None, description="pods that must stay when nodes are drained (a PodDisruptionBudget); default: no such rule"
     )
     update: Literal["new-first", "old-first"] = Field(
         "new-first",
-        description="how an update replaces pods: `new-first` needs free accelerators for one more; `old-first` needs "
-        "none, and a single pod answers nobody until the new one is ready",
+        description="how an update replaces pods: `new-first` needs free accelerators for one more pod; `old-first` "
+        "needs none, but an endpoint of one pod does not answer until the new one is ready",
     )
     drain_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] | None = Field(
         None,
-        description="how long open requests may go on when a pod ends; default: as long as engine.max_model_len tokens "
-        "take at 20 a second, at most 555",
+        description="seconds that open requests have to finish when a pod ends; default: the time of "
+        "engine.max_model_len tokens at 20 a second, at most 555",
     )
 
 
@@ -102,7 +102,7 @@ class RoutingSection(Section):
     gateway: ObjectName = Field(description="an existing Gateway (Gateway API)")
     namespace: Label | None = Field(None, description="of the Gateway; default: the endpoint's")
     hostname: ObjectName | None = Field(
-        None, description="host name that the endpoint answers to, where several share the Gateway; default: any"
+        None, description="host name of the endpoint, if several share the Gateway; default: any"
     )
 
 
@@ -111,30 +111,30 @@ class KubernetesSection(Section):
 
     context: NonEmptyStr | None = Field(None, description="context of your kubeconfig; default: the current one")
     namespace: Label = Field(
-        "toolkit", description="namespace of all that is made; it is made too, where it is missing"
+        "toolkit", description="namespace of everything that is made; it is created if it does not exist"
     )
     nodes: PositiveInt = Field(
         1,
-        description="nodes that run one copy of the model together, for models that are too large for one: pods are a "
-        "LeaderWorkerSet, and engine.args divides the model by tensor-parallel-size times pipeline-parallel-size",
+        description="nodes that share one copy of the model, if it is too large for one node: pods are a "
+        "LeaderWorkerSet, and the model is divided by engine.args (tensor-parallel-size times pipeline-parallel-size)",
     )
     neuron_devices: Literal["dra", "device-plugin"] | None = Field(
         None,
         description="how pods get Trainium chips: Neuron's DRA driver (Kubernetes 1.34), or its device plugin; "
-        "default: `dra` on trn2.48xlarge, for which alone it is documented",
+        "default: `dra` on trn2.48xlarge, the only type it is documented for, else `device-plugin`",
     )
     neuron_driver: Annotated[StrictStr, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+){3}$")] | None = Field(
         None,
-        description="Neuron driver (aws-neuronx-dkms) of the nodes, such as 2.28.0.0: checked against the image's "
-        "runtime, and with DRA pods run only on nodes that have it",
+        description="Neuron driver (aws-neuronx-dkms) of the nodes, such as 2.28.0.0; it is checked against the "
+        "image's runtime, and with DRA pods only run on nodes that have it",
     )
     service_account_role: (
         Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::.+:role/.+$")] | None
     ) = Field(None, description="IAM role that pods assume (IRSA, or EKS Pod Identity)")
     pod_identity: StrictBool = Field(
         False,
-        description="pods get service_account_role by EKS Pod Identity, whose association `toolkit plan` says how to "
-        "make; default: by IRSA",
+        description="true: pods get service_account_role by EKS Pod Identity; `toolkit plan` says how to associate it; "
+        "false: by IRSA",
     )
     artifacts_bucket: BucketName | None = Field(
         None, description="S3 bucket for what is compiled for Trainium, mounted by the S3 CSI driver"
@@ -145,27 +145,27 @@ class KubernetesSection(Section):
     )
     weights_claim: ObjectName | None = Field(
         None,
-        description="existing PersistentVolumeClaim with the models, each in a folder named as its hub id, or as the "
-        "last part of its address",
+        description="existing PersistentVolumeClaim with the models, each in a folder named like its hub id or like "
+        "the last part of its address",
     )
     weights_cache: Literal["pod", "node"] = Field(
         "pod",
-        description="where downloads from the hub are kept: each pod's own disk, or a folder of the node that its pods "
-        "share (/var/lib/toolkit)",
+        description="where downloads from the hub are kept: `pod`, on the pod's own disk; `node`, in a folder of the "
+        "node that its pods share (/var/lib/toolkit)",
     )
     prometheus: Annotated[StrictStr, StringConstraints(pattern=r"^https?://.+$")] | None = Field(
-        None, description="Prometheus that KEDA asks for autoscaling; default: an HPA on the pods' own metric"
+        None, description="address of the Prometheus that KEDA scales by; default: an HPA on the pods' own metric"
     )
     monitors: dict[LabelKey, LabelValue] | None = Field(
         None,
-        description="labels by which your Prometheus chooses a PodMonitor and a PrometheusRule, such as {release: "
-        "prometheus}: both are made, for the Prometheus operator, and a dashboard for Grafana; default: annotations of "
-        "the pods alone",
+        description="labels that your Prometheus operator selects monitors by, such as {release: prometheus}: a "
+        "PodMonitor and a PrometheusRule with them are made, and a dashboard for Grafana; default: only annotations on "
+        "the pods",
     )
     routing: RoutingSection | None = Field(
         None,
-        description="a Gateway sends each request to the pod whose prefix cache, KV cache and queue suit it best, by "
-        "Gateway API's inference extension; default: the Service alone, which sends it to any pod",
+        description="let a Gateway (Gateway API's inference extension) send each request to the pod whose prefix "
+        "cache, KV cache and queue suit it best; default: the Service sends it to any pod",
     )
     pod: PodSection = Field(
         default_factory=PodSection.model_construct, description="what the engine's pods need on your cluster"

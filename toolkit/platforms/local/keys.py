@@ -15,8 +15,8 @@ class LocalPlatform(keys.AwsPlatform):
 
     run: Literal["process", "container"] = Field(
         "process",
-        description="on this machine: `process` starts the engine that is installed here; `container` builds the image "
-        "of `container`, on a `base` that runs here, and runs it with podman or docker",
+        description="on this machine: `process` starts the engine that is installed here; `container` builds the "
+        "recipe's image, whose `base` must run here, and runs it with podman or docker",
     )
 
 

@@ -15,7 +15,7 @@ from toolkit.home import home
 from toolkit.planning.artifacts import wants_compiled
 from toolkit.platforms.local.keys import SECTIONS, LocalPlatform
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
-from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules, adopt
+from toolkit.platforms.sagemaker.rules.aws_rules import GATED_MODELS, AwsRules, adopt
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import PlatformFacts, Recipe
@@ -39,8 +39,9 @@ def check_local(recipe: Recipe, _models: Lock | None) -> Iterator[Finding]:
             hint = "Remove it to run on the local platform."
             yield Finding("local.not-here", f"the local platform supports {what}", path, hint=hint)
     if _builds(recipe) and (recipe.container is None or recipe.container.base is None):
-        message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
-        hint = f"Set one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        from toolkit.platforms.image import no_base_for_cpus
+
+        message, hint = no_base_for_cpus(recipe)
         yield Finding("local.base", message, "platform.run", hint=hint)
     for path, source in recipe.models.items():
         if source.kind == "jumpstart":
@@ -68,7 +69,7 @@ def _training_disk(_: Recipe) -> Disk:
 
 
 _FACTS = PlatformFacts(
-    gated_models="set `weights: s3`: the toolkit stages it with your own hub token",
+    gated_models=GATED_MODELS,
     has_settings_by_type=True,
     compile_command="toolkit deploy RECIPE",
     why_not_compiled="`toolkit compile` has nothing to do here: this machine keeps what an engine's first start makes",

@@ -37,11 +37,11 @@ class PrefixRoutingSection(Section):
     """How `routing: prefix-aware` groups requests. The limits are those of SageMaker's PrefixAwareRoutingConfig."""
 
     prefix_length: Annotated[StrictInt, Field(ge=1024, le=65536)] = Field(
-        4096, description="bytes from the start of a request that are compared; of a chat, characters of its messages"
+        4096, description="how much of the start of requests is compared, in bytes; for chats, in characters"
     )
     concurrency_threshold: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
         None,
-        description="requests in progress from which an instance is passed over; default: engine.max_num_seqs, at "
+        description="an instance with so many requests in progress is passed over; default: engine.max_num_seqs, at "
         "most 1024",
     )
 
@@ -51,8 +51,8 @@ class AwsPlatform(PlatformSection):
 
     capacity_timeout: Annotated[StrictInt, Field(ge=300, le=3600)] | None = Field(
         None,
-        description="seconds until one of several `instance_types` must have capacity, for all of them together; "
-        "default: 900 for each, at most 3600",
+        description="seconds to wait for capacity, for all of `instance_types` together; default: 900 for each, at "
+        "most 3600",
     )
     region: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")] | None = Field(
         None, description="AWS region; default: your session's"
@@ -69,16 +69,14 @@ class AwsPlatform(PlatformSection):
     routing: Literal["least-outstanding-requests", "random", "prefix-aware", "kv-aware"] = Field(
         "least-outstanding-requests", description="how requests are spread over instances"
     )
-    prefix_routing: PrefixRoutingSection | None = Field(
-        None, description="settings of `routing: prefix-aware`; default: those of an empty section"
-    )
+    prefix_routing: PrefixRoutingSection | None = Field(None, description="settings of `routing: prefix-aware`")
     capacity_reservation: PlanArn | None = Field(
-        None, description="ARN of the reserved capacity to run on, and on nothing else"
+        None, description="ARN of reserved capacity; the endpoint then runs on nothing else"
     )
     staging: Literal["here", "in-account"] = Field(
         "here",
-        description="who copies models from the hub to S3: `here`, this machine; `in-account`: a job of CodeBuild, "
-        "with the token of `hub_token_secret` or none",
+        description="what copies models from the hub to S3. `here`: this machine; `in-account`: a CodeBuild job, which "
+        "uses the token of `hub_token_secret`, if there is one",
     )
     kms_key: NonEmptyStr | None = Field(
         None, description="KMS key, id or ARN, that encrypts staged weights, the instances' volumes and built images"
@@ -104,12 +102,14 @@ class AwsRollout(RolloutSection):
         "all-at-once", description="canary: a first step, then the rest; linear and rolling: step by step"
     )
     step_percent: Annotated[StrictInt, Field(ge=5, le=50)] = Field(10, description="capacity of one step, percent")
-    wait_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(300, description="watching after each step")
+    wait_seconds: Annotated[StrictInt, Field(ge=0, le=3600)] = Field(
+        300, description="how long alarms are watched after each step"
+    )
     alarms: Annotated[list[NonEmptyStr], Field(max_length=5)] = Field(
         default_factory=list, description="CloudWatch alarms that roll an update back, besides the toolkit's own"
     )
     speculative_percent: Annotated[StrictInt, Field(ge=1, le=100)] = Field(
-        100, description="below 100: the rest of the requests goes to a variant without speculation"
+        100, description="percent of the requests that speculate; the others go to a variant without speculation"
     )
     shadow: StrictBool = Field(
         False, description="the variant without speculation answers; the speculative one gets a copy of each request"
@@ -170,7 +170,7 @@ class JobInstances(Section):
 
     type: NonEmptyStr = Field(description="instance type")
     count: InstanceCount | None = Field(
-        None, description="machines that train together, if it is this type; default: training.instance_count"
+        None, description="machines of this type that train together; default: training.instance_count"
     )
     training_plan: PlanArn | None = Field(
         None, description="ARN of the training plan whose machines these are; default: machines on demand"
@@ -182,25 +182,25 @@ class AwsTraining(TrainingSection):
 
     instance_types: Annotated[list[NonEmptyStr | JobInstances], Field(min_length=1, max_length=5)] | None = Field(
         None,
-        description="machines that the job may have, instead of `instance_type`: the first that has capacity",
+        description="instead of `instance_type`: several types, of which the first that has capacity is taken",
     )
     instance_count: InstanceCount = Field(1, description="machines that train together")
     training_plan: PlanArn | None = Field(
-        None, description="ARN of the training plan on whose reserved machines the job runs, and on no others"
+        None, description="ARN of a training plan (reserved machines); the job then runs on no others"
     )
     keep_alive_minutes: Annotated[StrictInt, Field(ge=1, le=360)] | None = Field(
         None,
-        description="how long the job's machines are kept, and billed, for the next job like it (a warm pool); "
-        "default: not at all",
+        description="minutes that the job's machines are kept, and billed, for a next job like it (a warm pool); "
+        "default: none",
     )
     encrypt_traffic: StrictBool = Field(
-        False, description="what the job's machines send each other is encrypted; training may take longer"
+        False, description="encrypt what the job's machines send each other; training may take longer"
     )
     spot: StrictBool = Field(
-        False, description="SageMaker's managed spot training: cheaper, may be interrupted, goes on from a checkpoint"
+        False, description="managed spot training: cheaper; if it is interrupted, it goes on from a checkpoint"
     )
     max_wait_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] | None = Field(
-        None, description="with `spot`: running and waiting for capacity together; default: twice max_hours"
+        None, description="with `spot`: longest time for waiting and running together; default: twice max_hours"
     )
     volume_gb: Annotated[StrictInt, Field(ge=1, le=16384)] = Field(
         500, description="disk of the job on SageMaker for data and hidden states, GB"

@@ -145,7 +145,7 @@ class S3Files:
             answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name, Range=wanted)
             return answer["Body"].read(LARGEST_DOCUMENT if end is None else end - start)
         except (BotoCoreError, ClientError) as error:
-            hint = "See that it is there, and that you have s3:GetObject for it."
+            hint = "Check that it is there, and that you have s3:GetObject for it."
             raise HubError(f"cannot read {self.location}/{name}: {error}", hint=hint) from error
 
     @cached_property

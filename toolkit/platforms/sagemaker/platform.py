@@ -42,9 +42,10 @@ from toolkit.platforms.sagemaker.listing import DETAILED_SECONDS, SECONDS, Pace,
 from toolkit.platforms.sagemaker.metrics import publish, read_metrics
 from toolkit.platforms.sagemaker.objects import BucketLease, read_objects
 from toolkit.platforms.sagemaker.observe import endpoint_status
-from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
+from toolkit.platforms.sagemaker.role import STUDIO_METADATA, FoundRole, find_role
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
+from toolkit.platforms.sagemaker.rules.checks.account import NO_ROLE, NO_ROLE_HINT
 from toolkit.platforms.sagemaker.rules.in_account import is_in_aws
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
@@ -184,10 +185,7 @@ class SageMakerPlatform:
         written, metadata = aws(recipe).role, self.studio_metadata
         role = find_role(self.clients, written=written, environ=os.environ, studio_metadata=metadata)
         if role is None:
-            hint = f"Set `platform.role` or ${ROLE_VARIABLE}, or write `role: create` to create one."
-            raise UsageError(
-                "no execution role was found: none is set, and this is not a SageMaker Studio space", hint=hint
-            )
+            raise UsageError(NO_ROLE, hint=NO_ROLE_HINT)
         return role
 
     def execute(self, action: Action, progress: Progress) -> None:

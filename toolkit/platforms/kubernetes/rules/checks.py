@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from toolkit.catalog import lookup
 from toolkit.catalog.trainium import UNSIZED, family
+from toolkit.checks.sections import check_scaling_target
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
@@ -257,12 +258,7 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         message = "the autoscaler needs a metric of the pods, which a Prometheus adapter must provide"
         hint = f"Install one that provides `{metrics.names.of_pods}`, or KEDA, and set platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
-    wanted, most = recipe.target_requests, recipe.engine.max_num_seqs
-    if scaling.max_instances > scaling.min_instances and wanted > most:
-        path = "scaling.requests_per_instance"
-        message = f"autoscaling aims at {wanted} concurrent requests, but the engine processes {most}: the others wait"
-        hint = f"Set it below {most}, or remove it."
-        yield Finding("kubernetes.scaling-target", message, path, hint=hint, severity="warning")
+    yield from check_scaling_target(recipe, "kubernetes.scaling-target")
 
 
 def _routing(recipe: Recipe) -> Iterator[Finding]:

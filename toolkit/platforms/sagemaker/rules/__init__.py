@@ -18,7 +18,7 @@ from toolkit.engines.arguments import LONGEST_VALUE
 from toolkit.planning.artifacts import wants_compiled
 from toolkit.platforms.sagemaker.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules import price
-from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules, adopt
+from toolkit.platforms.sagemaker.rules.aws_rules import GATED_MODELS, AwsRules, adopt
 from toolkit.platforms.sagemaker.rules.checks.settings import check_sagemaker
 from toolkit.recipe.recipe import PlatformFacts, Recipe
 from toolkit.recipe.rules import Disk
@@ -42,7 +42,7 @@ def _training_disk(recipe: Recipe) -> Disk:
 
 
 _FACTS = PlatformFacts(
-    gated_models="set `weights: s3`: the toolkit stages it with your own hub token",
+    gated_models=GATED_MODELS,
     has_instance_types=True,
     has_settings_by_type=True,
     starts_image_entrypoint=True,

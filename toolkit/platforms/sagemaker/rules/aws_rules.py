@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from toolkit.platforms.parts import PlatformParts
     from toolkit.platforms.sagemaker.kinds.base import AwsKind
 
+GATED_MODELS = "set `weights: s3`: the toolkit stages it with your own hub token"
+
 
 def adopt(other: PlatformSection) -> PlatformSection:
     """A cluster's instance types have EC2's names."""

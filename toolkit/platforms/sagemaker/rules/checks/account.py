@@ -21,6 +21,8 @@ _TRUST = {"Effect": "Allow", "Principal": {"Service": _SERVICE}, "Action": "sts:
 # VPC endpoints that private subnets usually have besides S3. AWS documents only S3 for hosting (host-vpc.html).
 _USUAL_SERVICES = ("ecr.api", "ecr.dkr", "logs")
 _SHOWN = 5
+NO_ROLE = "no execution role was found: none is set, and this is not a SageMaker Studio space"
+NO_ROLE_HINT = "Set `platform.role` or $TOOLKIT_EXECUTION_ROLE, or write `role: create` to create one."
 
 
 @dataclass(frozen=True)
@@ -160,9 +162,7 @@ def _role(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     if facts.role_problem:
         yield Finding("account.role", facts.role_problem.message, path, hint=facts.role_problem.hint)
     elif facts.role is None and aws(recipe).role != "create":
-        message = "no execution role was found: none is set, and this is not a SageMaker Studio space"
-        hint = "Set `platform.role` or $TOOLKIT_EXECUTION_ROLE, or write `role: create` to create one."
-        yield Finding("account.role", message, path, hint=hint)
+        yield Finding("account.role", NO_ROLE, path, hint=NO_ROLE_HINT)
     elif facts.role and facts.role.exists is False:
         hint = "Correct it, or write `role: create`. Existing roles: aws iam list-roles --query Roles[].Arn"
         yield Finding("account.role", f"role {facts.role.arn} does not exist", path, hint=hint)

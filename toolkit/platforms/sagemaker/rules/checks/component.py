@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
+from toolkit.checks.sections import check_scaling_target
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
 from toolkit.recipe.recipe import Recipe
@@ -94,7 +95,7 @@ def _room(recipe: Recipe, component: ComponentSection, instance: lookup.Instance
 
 def check_rollout(recipe: Recipe) -> Iterator[Finding]:
     """Findings on `rollout` and `scaling`."""
-    rollout, scaling = aws_rollout(recipe), recipe.scaling
+    rollout = aws_rollout(recipe)
     if rollout.update == "rolling" or (rollout.update != "all-at-once" and aws(recipe).inference_component is None):
         yield from _steps(recipe)
     if recipe.speculation is None and (rollout.shadow or rollout.speculative_percent < 100):
@@ -108,11 +109,7 @@ def check_rollout(recipe: Recipe) -> Iterator[Finding]:
         )
         hint = "Use `canary` or `linear`."
         yield Finding("sagemaker.rollout-variants", message, _UPDATE, hint=hint, severity="warning")
-    wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs
-    if wanted and wanted > most and scaling.max_instances > scaling.min_instances:
-        message = f"autoscaling aims at {wanted} concurrent requests, but the engine processes {most}: the others wait"
-        path, hint = "scaling.requests_per_instance", f"Set it below {most}, or remove it."
-        yield Finding("sagemaker.scaling-target", message, path, hint=hint, severity="warning")
+    yield from check_scaling_target(recipe, "sagemaker.scaling-target")
 
 
 def _steps(recipe: Recipe) -> Iterator[Finding]:
