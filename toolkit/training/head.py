@@ -51,8 +51,9 @@ def aux_layers(num_hidden_layers: int) -> tuple[int, int, int]:
 def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     """A new head for the job's target, or the one to start from; its weights depend on the job's seed alone.
 
-    Embedding and output layer start as copies of the target's, and are trained; of heads that draft in blocks, and
-    of the target's own block, they are the target's, and stay as they are. Raises UsageError.
+    Embedding and output layer start as copies of the target's, and are trained (of EAGLE-3 the latter alone, as
+    speculators and its authors do it); of heads that draft in blocks, and of the target's own block, they are the
+    target's, and stay as they are. Raises UsageError.
     """
     torch.manual_seed(job.seed)
     head = _new_head(job, _former(job), len(vocabulary.d2t) if vocabulary else None)
