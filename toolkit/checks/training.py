@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolkit.catalog.lookup import Instance, default_engine
-from toolkit.checks.training_fit import TAPS, check_states, check_target_memory, layers_read
+from toolkit.checks.training_fit import TAPS, check_quantized, check_states, check_target_memory, layers_read
 from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -70,6 +70,7 @@ def check_training(recipe: Recipe, training: TrainingSection, target: ModelFacts
         yield from _lengths(recipe, training, target)
         yield from _memory(recipe, training, target)
         yield from check_target_memory(recipe, training, target)
+        yield from check_quantized(training, target)
 
 
 def _later(finding: Finding) -> Finding:

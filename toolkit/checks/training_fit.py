@@ -48,6 +48,21 @@ def check_target_memory(recipe: Recipe, training: TrainingSection, target: Model
         return  # another check says that the size, or the flag's value, is not known
 
 
+def check_quantized(training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
+    """A warning where a package that no image has to have decides whether the target can be read, and in which size."""
+    stored = target.config.get("quantization_config") or target.text_config.get("quantization_config") or {}
+    method = stored.get("quant_method")
+    if training.states == "transformers" and method not in (None, _ALSO_READ):
+        message = f"the target is stored quantized (`{method}`), which transformers reads with further packages only, "
+        message += "and may unpack to bfloat16: then it takes more memory than its files"
+        hint = "Write `states: engine`: then the recipe's engine reads it, as it serves it."
+        yield Finding("training.quantized", message, "training.states", hint=hint, severity="warning")
+
+
+# Engines bring the package along.
+_ALSO_READ = "compressed-tensors"
+
+
 def _hint(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> str:
     """Types that hold the target when the engine divides it, the recipe's own first."""
     divided, own = training.edit(states="engine"), training.types or recipe.platform.types[:1]

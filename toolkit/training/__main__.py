@@ -32,7 +32,7 @@ from toolkit.training.batches import busy_share, plan_batches
 from toolkit.training.card import report_of, write_head
 from toolkit.training.data import prepare_data, read_draft_vocabulary
 from toolkit.training.extraction import prepare_window, prepared_window
-from toolkit.training.head import layers_read, within_positions
+from toolkit.training.head import layers_read, require_size, within_positions
 from toolkit.training.job import FILE, TrainingJob, read_job
 from toolkit.training.loop import TrainingStopped
 from toolkit.training.progress import Report, TrainingProgress
@@ -122,6 +122,7 @@ def prepare(job: TrainingJob) -> None:
     A head before it may have trained in this process.
     """
     launch.free_gpus()
+    require_size(job)  # before the target answers anything
     prepare_data(job, layers_read(job), _reporter(job), say, training_engine())
 
 

@@ -26,6 +26,9 @@ _ANSWER_COLUMNS = ("response", "completion", "answer", "output")
 COLUMNS = (*PROMPT_COLUMNS, *SYSTEM_COLUMNS, "tools", *_ANSWER_COLUMNS)
 """What is read of a row: its prompt, the tools that it offers, and its answer where that has a column of its own."""
 
+UNANSWERED = "conversations without an answer of the assistant"
+"""Why they are skipped where answers are kept: the target could answer them."""
+
 MOST_MESSAGES = 2_000
 """Of a conversation: each answer is rendered with all that precedes it, so the work grows with their square."""
 
@@ -143,7 +146,7 @@ def different(
             skipped.add("captured requests that are not chats of a caller", location)
             continue
         if keep and not found.answered:
-            skipped.add("conversations without an answer of the assistant", location)
+            skipped.add(UNANSWERED, location)
             continue
         if (key := (found if keep else found.asked()).digest) in seen:
             skipped.add("duplicates", location)

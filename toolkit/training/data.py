@@ -28,7 +28,7 @@ from toolkit.recipe.content import digest
 from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
 from toolkit.training.checkpoint import steps_done
-from toolkit.training.conversations import Conversation, Skipped, distinct, held_out, parts_of, rank
+from toolkit.training.conversations import UNANSWERED, Conversation, Skipped, distinct, held_out, parts_of, rank
 from toolkit.training.engine import TrainingEngine
 from toolkit.training.extraction import prepare_window, require_exact
 from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
@@ -226,7 +226,7 @@ def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[l
     if sources and not questions:
         hint = (
             "Write `training.responses: target`: then the target answers the questions of the data itself."
-            if job.responses == KEEP
+            if job.responses == KEEP and UNANSWERED in skipped.counts
             else "Correct `training.data`."
         )
         raise UsageError(f"the data has no conversation to train on: {skipped.text()}", hint=hint)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import torch
 from pydantic import BaseModel
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 
 from toolkit import documents
 from toolkit.errors import PlatformError
@@ -146,13 +146,18 @@ class FromServer:
 
 
 class InTransformers:
-    """Answers from a model of transformers in this process: slower than an engine, and needs nothing else."""
+    """Answers from a model of transformers in this process: slower than an engine, and needs nothing else.
+
+    Of the model's generation_config.json only the end tokens count, as in an engine that is asked for tokens: penalties
+    and the like would have it say what a head is not trained towards.
+    """
 
     def __init__(self, model: PreTrainedModel, chat: Chat, temperature: float = 0.0, seed: int = 0) -> None:
         self._model: Any = model
         self._chat = chat
         sampled = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
-        self._settings = {**(sampled if temperature else {"do_sample": False}), "eos_token_id": sorted(chat.end_tokens)}
+        settings = sampled if temperature else {"do_sample": False}
+        model.generation_config = GenerationConfig(**settings, eos_token_id=sorted(chat.end_tokens), pad_token_id=0)
         torch.manual_seed(seed)
 
     def __call__(self, questions: Sequence[Question]) -> Sequence[Answer | None]:
@@ -175,8 +180,6 @@ class InTransformers:
             tokens.to(self._model.device),
             attention_mask=mask.to(self._model.device),
             max_new_tokens=max(question.max_tokens for question in questions),
-            pad_token_id=0,
-            **self._settings,
         )
         return [
             self._until_end(row[longest : longest + question.max_tokens].tolist())

@@ -30,6 +30,7 @@ from toolkit.training.job import (
     UNCONVERTED,
     TrainingJob,
     block_size,
+    unnamed_layers,
 )
 from toolkit.training.mtp import build_block, require_block
 from toolkit.training.reading import reading
@@ -50,11 +51,12 @@ def aux_layers(num_hidden_layers: int) -> tuple[int, int, int]:
 def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     """A new head for the job's target, or the one to start from; its weights depend on the job's seed alone.
 
-    Embedding and output layer start as copies of the target's, and are trained; of heads that draft in blocks, and
-    of the target's own block, they are the target's, and stay as they are. Raises UsageError.
+    Embedding and output layer start as copies of the target's, and are trained (of EAGLE-3 the latter alone, as
+    speculators and its authors do it); of heads that draft in blocks, and of the target's own block, they are the
+    target's, and stay as they are. Raises UsageError.
     """
     torch.manual_seed(job.seed)
-    head = _new_head(job, _former(job), vocabulary)
+    head = _new_head(job, _former(job), len(vocabulary.d2t) if vocabulary else None)
     if vocabulary:
         head.load_vocab_mappings(vocabulary.t2d, vocabulary.d2t)
     what = f"the weights of the target {job.target}"
@@ -65,12 +67,21 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     targets = target_logits(job.target, vocabulary.t2d if vocabulary else None)
     head.verifier_norm, head.verifier_lm_head = targets.norm, targets.output  # type: ignore[assignment]
     if job.start_from and not isinstance(head, MTPDraftModel):
-        _load(head, Path(job.start_from))
+        _load(head, job)
     return head
 
 
-def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Vocabulary | None) -> Head:
-    """A head with layers like those of `former`, if there is one, and its options."""
+def require_size(job: TrainingJob) -> None:
+    """Raise UsageError for a head that cannot be made, or to start from one of another size: by its files' headers."""
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of weights that have no place there
+        head = _new_head(job, _former(job), job.draft_vocab_size)
+    if job.start_from and not isinstance(head, MTPDraftModel):
+        _require_tensors(head, job)
+
+
+def _new_head(job: TrainingJob, former: PretrainedConfig | None, drafted: int | None) -> Head:
+    """A head with layers like those of `former`, if there is one, and its options. It drafts all tokens, or so many."""
     target = target_config(job)
     what = f"training.start_from: the head in {job.start_from}" if former else f"the target {job.target}"
     with reading(what, _HINT, job.target):
@@ -84,7 +95,7 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
             return build_block(job.start_from or job.target, target, proposing)
         common: dict[str, Any] = {
             "transformer_layer_config": former or layer_config(target, job),
-            "draft_vocab_size": len(vocabulary.d2t) if vocabulary else target.vocab_size,
+            "draft_vocab_size": drafted or target.vocab_size,
             "speculators_config": proposing,
         }
         layers = list(layers_read(job))
@@ -129,17 +140,17 @@ def within_positions(job: TrainingJob) -> TrainingJob:
 
 def layers_read(job: TrainingJob) -> tuple[int, ...]:
     """The layers of the target whose hidden states the job's head reads. Raises UsageError."""
-    former = _former(job)
+    former, count = _former(job), target_config(job).num_hidden_layers
     if job.method == "mtp":
         require_block(job.target, target_config(job))
-        return (target_config(job).num_hidden_layers,)
+        return (count,)
     key, more = _LAYERS, 0
-    ids = _option(former, key)
+    ids = getattr(former, key, None) or _option(former, key)  # engines read these at the top of the config first
     if not ids:  # DFlash's and DSpark's authors count the layers, and not the states before them
         key, more = "target_layer_ids", 1
         ids = _in_blocks(former).get(key) or getattr(former, key, None)
     if not ids:
-        layers = aux_layers(target_config(job).num_hidden_layers)
+        layers = unnamed_layers(count) if former else aux_layers(count)
     elif not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
         raise UsageError(f"training.start_from: `{key}` of {job.start_from} is no list of layers", hint=_HINT)
     else:
@@ -153,10 +164,10 @@ def _require_width(job: TrainingJob, layers: tuple[int, ...]) -> None:
     if not job.start_from:
         return
     stored = [shard.tensors["fc.weight"] for shard in read_shards(Path(job.start_from)) if "fc.weight" in shard.tensors]
-    wanted = len(layers) * target_config(job).hidden_size
+    wanted = len(set(layers)) * target_config(job).hidden_size
     if stored and stored[0].shape[-1:] != (wanted,):
         message = f"training.start_from: `fc.weight` of {job.start_from} has {stored[0].shape[-1]} columns, and the "
-        raise UsageError(f"{message}{len(layers)} layers that its config names have {wanted}", hint=_HINT)
+        raise UsageError(f"{message}{len(set(layers))} layers that it reads by its config have {wanted}", hint=_HINT)
 
 
 def _in_blocks(former: PretrainedConfig | None) -> dict[str, Any]:
@@ -263,23 +274,37 @@ def mask_token(job: TrainingJob, target: PretrainedConfig) -> int:
     return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
 
 
-def _load(head: Head, folder: Path) -> None:
-    """Take over the weights of a head in vLLM's format. Raises UsageError for one of another size.
+def _load(head: Head, job: TrainingJob) -> None:
+    """Take over the weights of the head to start from, in the engine's format. Raises UsageError for another size."""
+    names, stored = _require_tensors(head, job), dict[str, Tensor]()
+    for file in sorted(Path(job.start_from or "").glob("*.safetensors")):
+        stored |= read_tensors(file, tensor_names(file))
+    found = {_renamed(name): tensor for name, tensor in stored.items()}
+    head.load_state_dict({name: found[name].to(torch.float32) for name in names}, strict=False)
+
+
+def _require_tensors(head: Head, job: TrainingJob) -> list[str]:
+    """The tensors that are taken from the head to start from. Raises UsageError if one is missing or of another size.
 
     What it has no copy of stays the target's: EAGLE's authors store no embedding, and engines then share the target's.
     """
-    stored: dict[str, Tensor] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        stored |= read_tensors(file, tensor_names(file))
-    stored = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in stored.items()}
-    kept = {name for name, weight in head.named_parameters() if not weight.requires_grad}  # the target's
-    kept |= _SHARED - stored.keys()
-    wanted = {name: tensor.shape for name, tensor in head.state_dict().items() if name not in kept}
-    stored = {name: tensor for name, tensor in stored.items() if name not in kept}
-    lacking = [name for name, shape in wanted.items() if name not in stored or stored[name].shape != shape]
-    if lacking or stored.keys() - wanted.keys() - {"d2t", "t2d"}:
-        what = lacking[0] if lacking else min(stored.keys() - wanted.keys())
-        message = f"training.start_from: the head in {folder} has another size or method: tensor `{what}` does not fit"
+    folder = Path(job.start_from or "")
+    stored = {_renamed(name): one.shape for shard in read_shards(folder) for name, one in shard.tensors.items()}
+    kept = _SHARED if job.method in KEEP_OUTPUT else _SHARED - stored.keys()
+    wanted = {name: tuple(tensor.shape) for name, tensor in head.state_dict().items() if not _is_other(name, kept)}
+    odd = [name for name, shape in wanted.items() if stored.get(name) != shape]
+    odd += sorted(name for name in stored.keys() - wanted.keys() - {"d2t"} if not _is_other(name, kept))
+    if odd:
+        message = f"training.start_from: the head in {folder} has another size or method: tensor `{odd[0]}` does not "
         hint = "Set training.layers, draft_vocab_size and speculation.method to those of that head, or start anew."
-        raise UsageError(message, hint=hint)
-    head.load_state_dict({name: stored[name].to(torch.float32) for name in wanted}, strict=False)
+        raise UsageError(f"{message}fit", hint=hint)
+    return list(wanted)
+
+
+def _is_other(tensor: str, kept: set[str]) -> bool:
+    """Whether it is the target's, or follows from `d2t`."""
+    return tensor in kept or tensor == "t2d" or tensor.startswith("verifier_")
+
+
+def _renamed(tensor: str) -> str:
+    return tensor.replace("midlayer.", "layers.0.")

@@ -167,6 +167,11 @@ class TrainingJob(BaseModel):
         return path
 
 
+def unnamed_layers(count: int) -> tuple[int, int, int]:
+    """Which hidden states of a target with so many layers engines give to a head whose config names none."""
+    return 2, count // 2, count - 3
+
+
 def block_size(method: str, drafts: int) -> int:
     """Positions of a block: a DSpark head drafts at each, a DFlash head at all but the first, the last known token."""
     return drafts if method == "dspark" else drafts + 1

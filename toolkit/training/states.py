@@ -47,9 +47,9 @@ def with_local_target(job: TrainingJob, download: Callable[..., str] = snapshot_
 
 def load_target(target: str, revision: str = "main", dtype: str = "auto") -> PreTrainedModel:
     """The target in transformers, on the GPU if there is one. Raises UsageError."""
-    with reading(
-        f"the target {target}", "See that it is a language model that transformers knows, and is complete.", target
-    ):
+    hint = "See that it is a language model that transformers knows, and is complete. The engine reads what it serves "
+    hint += "without further packages, quantized or not: write `states: engine`."
+    with reading(f"the target {target}", hint, target):
         model = AutoModelForCausalLM.from_pretrained(target, revision=revision, dtype=dtype)
     device: Any = "cuda" if torch.cuda.is_available() else "cpu"
     return model.to(device).eval()

@@ -102,4 +102,4 @@ def no_norm(base: Any) -> UsageError:
 
 
 OTHER_TARGET = "A head cannot be trained for this target; use a drafter that needs no training, such as ngram."
-_HINT = "See that the target's files are complete."
+_HINT = "See that the target's files are complete, and that its weights are *.safetensors."

@@ -236,6 +236,8 @@ def test_samples_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         ('{"prompt": "a"}\n{"text": "b"}\n', {}, ["a.jsonl:2: no prompt: the row has the columns `text`"]),
         ('{"prompt": "a"}\n{"prompt": "b"}\n', {},
          ["without an answer of the assistant: 2 (", "a.jsonl:1", "a.jsonl:2", "training.responses: target"]),
+        ('{"messages": [{"role": "assistant", "content": "a"}]}\n', {},
+         ["no message of a user", "Correct `training.data`"]),
         ('{"prompt": "a", "answer": "b"}\n' * 3, {}, ["asks 1 different question", "at least 2"]),
         ('{"prompt": "a", "answer": "b"}\n{"prompt": "c", "answer": "d"}\n', {"max_length": 5},
          ["no answer to train on", "answers to prompts that are longer than max_length: 2", "raise training.max_len"]),

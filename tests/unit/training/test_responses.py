@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripted_http import HANGS_UP, Reply, scripted
+from transformers import GenerationConfig
 
 from toolkit.errors import PlatformError
 from toolkit.training.chat import Chat, Turn, load_chat
@@ -161,3 +163,15 @@ def test_transformers_answers_a_batch_as_it_answers_each_prompt_alone(chat: Chat
         '{"book": 12, "title": "title-12", "author": "author-12',
     ]
     assert [answer.turn.answer[-1] == END for answer in answers if answer] == [False, True, False]
+
+
+@pytest.mark.parametrize("setting", [{"no_repeat_ngram_size": 2}, {"stop_strings": ["3"]}])
+def test_transformers_says_what_the_target_does_whatever_its_generation_config_adds(
+    chat: Chat, setting: dict[str, Any]
+) -> None:
+    model = load_target(TARGET, dtype="float32")
+    model.generation_config = GenerationConfig(**setting)
+    messages = ({"role": "user", "content": "Write the times table of 3 up to 2."},)
+    (answer,) = InTransformers(model, chat)([Question(messages, chat.prompt(messages), 24)])
+    assert answer
+    assert answer.text == "3 x 1 = 3\n3 x 2 = 6"

@@ -36,15 +36,19 @@ def test_its_authors_count_layers_where_an_engine_counts_the_states_before_them(
     assert layers_read(continued(target, tmp_path, 2)) == (1, 4)
 
 
-def test_the_key_that_engines_read_comes_first(target: Path, tmp_path: Path) -> None:
-    assert layers_read(continued(target, tmp_path, 2, eagle_aux_hidden_state_layer_ids=[2, 3])) == (2, 3)
+@pytest.mark.parametrize("nested", ["dflash_config", "eagle_config"])
+def test_the_key_that_engines_read_comes_first(nested: str, target: Path, tmp_path: Path) -> None:
+    """A head that `convert` makes of SpecForge's has both, and the numbers of another engine below `eagle_config`."""
+    key = "eagle_aux_hidden_state_layer_ids"
+    job = continued(target, tmp_path, 2, **{nested: {key: [1, 2], "target_layer_ids": [0, 3]}, key: [2, 3]})
+    assert layers_read(job) == (2, 3)
 
 
 @pytest.mark.parametrize(
     ("columns", "config", "said"),
     [
-        (3, {}, f"has {3 * HIDDEN} columns, and the 2 layers that its config names have {2 * HIDDEN}"),
-        (2, {"dflash_config": {}}, "the 3 layers"),
+        (3, {}, f"has {3 * HIDDEN} columns, and the 2 layers that it reads by its config have {2 * HIDDEN}"),
+        (3, {"dflash_config": {}}, "the 2 layers"),
         (2, {"dflash_config": {"target_layer_ids": "all"}}, "`target_layer_ids` of "),
         (2, {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8}, "has sliding windows"),
         (2, {"sample_from_anchor": True}, "drafts at other positions of a block"),

@@ -172,18 +172,43 @@ def test_a_head_of_another_size_or_method_is_refused(
     shown = capsys.readouterr().out
     assert "error: " in shown
     assert message in shown
+    assert not (tmp_path / "work").exists()
 
 
-def test_a_head_whose_weights_have_another_size_is_refused(
-    job: TrainingJob, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("tensor", "rows", "drafted"), [("lm_head.weight", 1439, None), ("d2t", 40, 40)])
+def test_a_head_whose_weights_have_another_size_is_refused_before_anything_is_computed(
+    job: TrainingJob,
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    tensor: str,
+    rows: int,
+    drafted: int | None,
 ) -> None:
+    """One that drafts a part of the target's tokens has to say which."""
     head = shutil.copytree(finished / "head", tmp_path / "former")
     weights = load_file(head / "model.safetensors")
-    save_file({**weights, "lm_head.weight": weights["lm_head.weight"][1:]}, head / "model.safetensors")
-    job.model_copy(update={"start_from": str(head)}).write(tmp_path)
+    save_file({**weights, "lm_head.weight": weights["lm_head.weight"][:rows]}, head / "model.safetensors")
+    job.model_copy(update={"start_from": str(head), "draft_vocab_size": drafted}).write(tmp_path)
 
     assert main(tmp_path) == 2
-    assert "tensor `lm_head.weight` does not fit" in capsys.readouterr().out
+    assert f"tensor `{tensor}` does not fit" in capsys.readouterr().out
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_head_that_names_no_layers_reads_those_that_the_engine_gives_it(
+    job: TrainingJob, finished: Path, tmp_path: Path
+) -> None:
+    """EAGLE's authors name none."""
+    head = shutil.copytree(finished / "head", tmp_path / "former")
+    config = json.loads((head / "config.json").read_text())
+    del config["eagle_aux_hidden_state_layer_ids"]
+    (head / "config.json").write_text(json.dumps(config))
+    deep = shutil.copytree(job.target, tmp_path / "target")
+    config = json.loads((deep / "config.json").read_text())
+    (deep / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 32, "layer_types": None}))
+    again = job.model_copy(update={"start_from": str(head), "target": str(deep)})
+    assert layers_read(again) == (2, 16, 29)
 
 
 def test_a_folder_without_a_job_is_an_error_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,6 +76,20 @@ def test_with_one_gpu_that_does_not_hold_it_the_engine_has_nothing_to_divide(rec
 
 
 @pytest.mark.parametrize(
+    ("method", "states", "warns"),
+    [("mxfp4", "transformers", True), ("mxfp4", "engine", False), ("compressed-tensors", "transformers", False)],
+)
+def test_a_quantized_target_that_transformers_may_not_read_is_told_of(
+    recipe: Path, method: str, states: str, warns: bool
+) -> None:
+    lock = recipe.with_name("recipe.lock.json")
+    lock.write_text(lock.read_text().replace('"quant_method": "mxfp4"', f'"quant_method": "{method}"'))
+    edit(recipe, states=states)
+    found = findings(recipe, "training.quantized")
+    assert [(one.severity, one.path) for one in found] == [("warning", "training.states")] * warns
+
+
+@pytest.mark.parametrize(
     ("heads", "kv_heads", "expected"),
     [
         (32, 8, [1, 2, 4, 8]),

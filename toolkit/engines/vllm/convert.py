@@ -27,6 +27,7 @@ from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe import model_config
 from toolkit.recipe.model_files import read_folder
 from toolkit.training.engine import Conversion
+from toolkit.training.job import unnamed_layers
 from toolkit.training.shards import Shard, read_shards, read_tensor, write_shards
 
 _TRAVELS_ALONG = (
@@ -333,7 +334,7 @@ def _fit_hidden_states(draft: _Draft, target: Path | None) -> None:
     if target and not ids and fc[1] == 3 * width:
         layers = read_folder(target).text_config.get("num_hidden_layers", 0)
         why = f"the exporters' default for {layers} layers; correct it if the head was trained with others"
-        draft.set("eagle_aux_hidden_state_layer_ids", [2, layers // 2, layers - 3], why)
+        draft.set("eagle_aux_hidden_state_layer_ids", list(unnamed_layers(layers)), why)
 
 
 def _fit_parallel_drafting(draft: _Draft) -> None:
