@@ -109,10 +109,14 @@ def test_the_role_that_deploys_may_do_all_that_deploying_takes(tmp_path: Path) -
     assert statements == [item.statement() for item in permissions(recipe, HERE)]
 
 
-def test_a_key_opens_what_comes_from_s3_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("region", "through"),
+    [("us-west-2", "s3.us-west-2.amazonaws.com"), ("cn-north-1", "s3.cn-north-1.amazonaws.com.cn")],
+)
+def test_a_key_opens_what_comes_from_s3_only(tmp_path: Path, region: str, through: str) -> None:
     recipe = load(recipe_of(tmp_path, PLAIN.replace("role: create", "kms_key: 1234abcd, role: create")))
-    (found,) = [item for item in reading(recipe, HERE) if "kms:Decrypt" in item.actions]
-    assert (found.actions, found.given) == (("kms:Decrypt",), {"kms:ViaService": "s3.us-west-2.amazonaws.com"})
+    (found,) = [item for item in reading(recipe, Account(ACCOUNT, region)) if "kms:Decrypt" in item.actions]
+    assert (found.actions, found.given) == (("kms:Decrypt",), {"kms:ViaService": through})
 
 
 def test_a_recipe_of_this_machine_has_no_such_roles() -> None:

@@ -72,6 +72,7 @@ def test_what_is_denied_is_named(code: str) -> None:
     [
         ("AccessDenied", "Access Denied", "PutObject", "s3:PutObject"),
         ("AccessDenied", "Access Denied", "ListObjectsV2", "s3:ListBucket"),
+        ("AccessDenied", "Access Denied", "AbortMultipartUpload", "s3:AbortMultipartUpload"),
         ("403", "Forbidden", "HeadBucket", "s3:ListBucket"),  # HEAD: no body tells more
         ("403", "Forbidden", "HeadObject", "s3:GetObject"),
     ],

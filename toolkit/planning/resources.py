@@ -15,6 +15,23 @@ UNDER_WAY = ("Creating", "Updating", "SystemUpdating", "RollingBack")
 NO_ACCOUNT = "000000000000"
 """Placeholder for the account number in plans without credentials."""
 
+PARTITIONS: Mapping[str, tuple[str, str]] = {
+    "cn-": ("aws-cn", "amazonaws.com.cn"),
+    "eu-isoe-": ("aws-iso-e", "cloud.adc-e.uk"),
+    "eusc-": ("aws-eusc", "amazonaws.eu"),
+    "us-gov-": ("aws-us-gov", "amazonaws.com"),
+    "us-iso-": ("aws-iso", "c2s.ic.gov"),
+    "us-isob-": ("aws-iso-b", "sc2s.sgov.gov"),
+    "us-isof-": ("aws-iso-f", "csp.hci.ic.gov"),
+    "": ("aws", "amazonaws.com"),
+}
+"""AWS's partitions, by how the names of their regions begin, and what the addresses of their services end in."""
+
+
+def partition_of(region: str) -> tuple[str, str]:
+    """The partition that a region is in, and what the addresses of its services end in."""
+    return next(found for start, found in PARTITIONS.items() if region.startswith(start))
+
 
 @dataclass(frozen=True)
 class Account:
@@ -45,14 +62,12 @@ class Account:
     @property
     def partition(self) -> str:
         """The AWS partition, the part after `arn:`."""
-        if self.region.startswith("cn-"):
-            return "aws-cn"
-        return "aws-us-gov" if self.region.startswith("us-gov-") else "aws"
+        return partition_of(self.region)[0]
 
     @property
     def domain(self) -> str:
         """What the addresses of AWS's services end in."""
-        return "amazonaws.com.cn" if self.partition == "aws-cn" else "amazonaws.com"
+        return partition_of(self.region)[1]
 
     @property
     def registry(self) -> str:

@@ -24,17 +24,20 @@ _SERVICES = (
 )
 _LONGEST = 240
 
+DOCUMENT = "botocore/errors.json"
+"""What `read_meanings` found when the documents were read."""
+
 
 def generate(documents: Documents) -> str:
     """The text of the file."""
-    meanings = dict(sorted(read_meanings().items()))
+    meanings = documents.json(DOCUMENT)
     source = "the service models of botocore: the documentation of their error shapes, its first sentence"
     data = {"date": documents.date, "source": source, "meanings": meanings}
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def read_meanings() -> dict[str, str]:
-    """The first sentence of the documentation of each error, by its code."""
+    """The first sentence of the documentation of each error, by its code, in the botocore that is installed."""
     from botocore.session import get_session
 
     session, found = get_session(), dict[str, str]()
@@ -46,7 +49,7 @@ def read_meanings() -> dict[str, str]:
             said = _sentence(shape.documentation)
             if said and len(said) <= _LONGEST:
                 found.setdefault(shape.metadata.get("error", {}).get("code", shape.name), said)
-    return found
+    return dict(sorted(found.items()))
 
 
 def _sentence(documentation: str) -> str:

@@ -28,7 +28,7 @@ import httpx
 
 from toolkit import documents
 from toolkit.catalog import published
-from tools.catalogue import neuron, recipes
+from tools.catalogue import aws_errors, neuron, recipes
 from tools.catalogue.documents import kept
 
 REGIONS = {"AmazonSageMaker": ("us-east-1", "us-west-2"), "AmazonEC2": ("us-east-1",)}
@@ -91,6 +91,7 @@ def _botocore(folder: Path) -> None:
     shapes = {name: {"type": "string", "enum": list(model.shape_for(name).enum)} for name in _ENUMS}  # type: ignore[attr-defined]
     metadata = {"apiVersion": model.api_version, "serviceId": "SageMaker"}
     _write(folder / "botocore" / "sagemaker.json", {"metadata": metadata, "shapes": shapes})
+    _write(folder / aws_errors.DOCUMENT, aws_errors.read_meanings())
 
 
 def _ec2_types(folder: Path, types: re.Pattern[str]) -> None:

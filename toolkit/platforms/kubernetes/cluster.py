@@ -223,10 +223,9 @@ class Cluster(Fenced):
         return answer
 
     def credentials(self) -> dict[str, str]:
-        """A fresh Authorization header; empty with a client certificate."""
-        headers: dict[str, str] = {}
-        self.client.update_params_for_auth(headers, [], ["BearerToken"])
-        return {"User-Agent": "toolkit", **headers}
+        """Names the toolkit, with a fresh Authorization header unless there is a client certificate."""
+        login = self.client.configuration.auth_settings().get("BearerToken")
+        return {"User-Agent": "toolkit", **({login["key"]: login["value"]} if login else {})}
 
     def tls(self) -> ssl.SSLContext:
         """The cluster's certificate authority, and the client certificate where there is one."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from toolkit.planning.resources import partition_of
+
 ACCOUNT = "123456789012"  # moto's account
 REGION = "us-west-2"
-_PARTITIONS = {"cn": "aws-cn", "us-gov": "aws-us-gov"}  # by how a region's name begins; all others are in "aws"
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,7 @@ class Region:
 
     @property
     def partition(self) -> str:
-        partitions = (partition for prefix, partition in _PARTITIONS.items() if self.name.startswith(f"{prefix}-"))
-        return next(partitions, "aws")
+        return partition_of(self.name)[0]
 
     def arn(self, kind: str, name: str) -> str:
         """ARN of a SageMaker resource; `kind` is such as "model", "endpoint-config" or "endpoint"."""

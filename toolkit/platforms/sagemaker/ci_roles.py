@@ -90,7 +90,7 @@ def reading(recipe: Recipe, account: Account) -> Iterator[Permission]:
     # The checksums of what is staged, the records of what was compiled.
     yield Permission(("s3:GetObject",), (f"{ours}/{WEIGHTS_PREFIX}*", f"{ours}/{ARTIFACTS_PREFIX}*"))
     if key := aws(recipe).kms_key:
-        service = {"kms:ViaService": f"s3.{account.region}.amazonaws.com"}
+        service = {"kms:ViaService": f"s3.{account.region}.{account.domain}"}
         yield Permission(("kms:Decrypt",), (key_arn(key, account),), service)
 
 

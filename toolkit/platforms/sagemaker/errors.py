@@ -32,6 +32,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from toolkit.documents import NO_PROXY
 from toolkit.errors import PlatformError, Unavailable
 from toolkit.platforms.sagemaker.aws_errors import DENIED, THROTTLED, code_of, message_of
+from toolkit.platforms.sagemaker.rules.access import S3_ACTIONS
 
 NOT_LOGGED_IN = (
     CredentialRetrievalError,
@@ -89,28 +90,6 @@ _DENIED_ACTION = re.compile(r"not authorized to perform:? ([\w-]+:\w+)")
 # IAM user guide, troubleshoot_access-denied: "because no permissions boundary allows the s3:GetObject action".
 _LACKING_IN = re.compile(r"because no (?!identity-based)([\w -]+) allows the ")
 _ENCODED = "Encoded authorization failure message"
-# What IAM calls them otherwise (Service Authorization Reference). S3 often says no more than "Access Denied".
-_S3_ACTIONS = {
-    "CreateBucket": "s3:CreateBucket",
-    "DeleteBucket": "s3:DeleteBucket",
-    "PutBucketPolicy": "s3:PutBucketPolicy",
-    "PutBucketEncryption": "s3:PutEncryptionConfiguration",
-    "PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
-    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
-    "ListParts": "s3:ListMultipartUploadParts",
-    "HeadBucket": "s3:ListBucket",
-    "ListObjectsV2": "s3:ListBucket",
-    "HeadObject": "s3:GetObject",
-    "GetObject": "s3:GetObject",
-    "PutObject": "s3:PutObject",
-    "CreateMultipartUpload": "s3:PutObject",
-    "UploadPart": "s3:PutObject",
-    "CompleteMultipartUpload": "s3:PutObject",
-    "DeleteObject": "s3:DeleteObject",
-    "DeleteObjects": "s3:DeleteObject",
-}
-
-
 _UNANSWERED = (BotoConnectionError, HTTPClientError)
 _HINTS_BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     (NOT_LOGGED_IN, _LOG_IN),
@@ -195,16 +174,16 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
 
 
 def _hint_for_denial(error: ClientError) -> str:
-    """AWS's text mostly names the action; otherwise the call's name nearly is it."""
+    """AWS's text mostly names the action; S3 often says no more than "Access Denied"."""
     message, operation = message_of(error), error.operation_name
     named = _DENIED_ACTION.search(message)
-    action = named[1] if named else _S3_ACTIONS.get(operation, operation)
+    action = named[1] if named else S3_ACTIONS.get(operation, operation)
     if "explicit deny" in message:
         return f"A policy explicitly denies {action}: ask an administrator of the account or organization."
     lacking = _LACKING_IN.search(message)
     hint = f"Ask an administrator to allow {action} in {f'the {lacking[1]}' if lacking else 'your IAM policy'}."
     if _ENCODED in message:
         hint += " To read the encoded message: aws sts decode-authorization-message --encoded-message MESSAGE"
-    if named is None and operation in _S3_ACTIONS:
+    if named is None and operation in S3_ACTIONS:
         hint += " Or the bucket is another account's."
     return hint

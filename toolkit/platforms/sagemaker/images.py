@@ -18,6 +18,7 @@ from toolkit.images.docker_config import docker_credentials
 from toolkit.images.manifest import ACCEPTED, INDEXES, Manifest, for_our_platform, parts
 from toolkit.images.publish import STAGED
 from toolkit.images.reference import Reference, parse
+from toolkit.planning.resources import PARTITIONS
 from toolkit.platforms.sagemaker.aws_errors import has_code, is_denied, unless, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
         ImageIdentifierTypeDef,
     )
 
-ECR_HOST = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?")
+_DOMAINS = "|".join(re.escape(domain) for _, domain in PARTITIONS.values())
+ECR_HOST = re.compile(rf"\d{{12}}\.dkr\.ecr\.([a-z0-9-]+)\.({_DOMAINS})")
 """A registry in ECR; its first group is the region."""
 
 _IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[^/]+/(?P<repository>[^:@]+):(?P<tag>[\w.-]+)")

@@ -20,7 +20,7 @@ from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.kinds.image import repository_of
 from toolkit.platforms.sagemaker.kinds.monitoring import alarm_prefix, dashboard_name
-from toolkit.platforms.sagemaker.role import PRINCIPAL
+from toolkit.platforms.sagemaker.rules.access import PRINCIPAL, s3_actions
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
@@ -114,12 +114,12 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
 
 def _storage(account: Account) -> Iterator[Permission]:
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
-    yield _allow("s3", "ListBucket ListBucketMultipartUploads", bucket)
+    yield _s3("ListObjectsV2 ListMultipartUploads", bucket)
     if not account.bucket:  # of the user's own, nothing is changed
-        yield _allow("s3", "CreateBucket DeleteBucket", bucket)
-        yield _allow("s3", "PutBucketPolicy PutBucketPublicAccessBlock PutEncryptionConfiguration", bucket)
-    yield _allow("s3", "GetObject PutObject DeleteObject", f"{bucket}/*")
-    yield _allow("s3", "AbortMultipartUpload ListMultipartUploadParts", f"{bucket}/*")
+        yield _s3("CreateBucket DeleteBucket", bucket)
+        yield _s3("PutBucketPolicy PutPublicAccessBlock PutBucketEncryption", bucket)
+    yield _s3("GetObject PutObject DeleteObject", f"{bucket}/*")
+    yield _s3("AbortMultipartUpload ListParts", f"{bucket}/*")
 
 
 def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
@@ -268,3 +268,7 @@ def _arns(account: Account, service: str, kind: str, *names: str) -> tuple[str, 
 
 def _allow(service: str, verbs: str, *resources: str) -> Permission:
     return Permission(tuple(f"{service}:{verb}" for verb in verbs.split()), resources)
+
+
+def _s3(calls: str, resource: str) -> Permission:
+    return Permission(tuple(s3_actions(*calls.split())), (resource,))

@@ -17,6 +17,7 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing, unless
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.rules.access import PRINCIPAL
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import RoleTypeDef
@@ -26,9 +27,6 @@ ROLE_VARIABLE = "TOOLKIT_EXECUTION_ROLE"
 
 STUDIO_METADATA = Path("/opt/ml/metadata/resource-metadata.json")
 """Where Studio spaces and notebook instances say which ones they are."""
-
-PRINCIPAL = "sagemaker.amazonaws.com"
-"""Who must be allowed to take the role; the same name in all partitions."""
 
 # SageMaker's RoleArn (botocore 1.44.5), with the partition to be told apart.
 _ROLE_ARN = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")

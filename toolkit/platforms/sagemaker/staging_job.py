@@ -31,7 +31,7 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import Project, ensure_project
 from toolkit.platforms.sagemaker.codebuild_run import Builds, failed_phase, own_lines
 from toolkit.platforms.sagemaker.keys import aws
-from toolkit.platforms.sagemaker.rules.access import allow
+from toolkit.platforms.sagemaker.rules.access import allow, s3_actions
 from toolkit.platforms.sagemaker.rules.in_account import IN_ACCOUNT, has_staging_job, job_request, unreachable
 from toolkit.platforms.sagemaker.rules.names import (
     STAGED_PREFIX,
@@ -80,9 +80,9 @@ def staging_project(request: Mapping[str, Any], own_bucket: str = "") -> Project
         weights, marks = f"{bucket}/{WEIGHTS_PREFIX}*", f"{bucket}/{STAGED_PREFIX}*"
         # Without ListBucket S3 says of what is not there that it is denied.
         return [
-            allow(["s3:ListBucket", "s3:ListBucketMultipartUploads"], [bucket]),
-            allow(["s3:GetObject", "s3:PutObject"], [weights, marks]),
-            allow(["s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"], [weights]),
+            allow(s3_actions("ListObjectsV2", "ListMultipartUploads"), [bucket]),
+            allow(s3_actions("GetObject", "PutObject"), [weights, marks]),
+            allow(s3_actions("AbortMultipartUpload", "ListParts"), [weights]),
             *([allow(["secretsmanager:GetSecretValue"], [secret_arn(secret, account)])] if secret else []),
             *([allow(["kms:Decrypt", "kms:GenerateDataKey"], [key_arn(key, account)])] if key else []),
         ]

@@ -352,6 +352,7 @@ def test_an_accepted_licence_is_not_sent_where_there_is_none(tmp_path: Path) -> 
     [
         ("arn:aws-cn:sagemaker:cn-north-1:aws:", "-cn-north-1.s3.cn-north-1.amazonaws.com.cn/fmhMetadata/"),
         ("arn:aws-us-gov:sagemaker:us-gov-west-1:aws:", "-us-gov-west-1.s3.us-gov-west-1.amazonaws.com/fmhMetadata/"),
+        ("arn:aws-eusc:sagemaker:eusc-de-east-1:aws:", "-eusc-de-east-1.s3.eusc-de-east-1.amazonaws.eu/fmhMetadata/"),
     ],
 )
 def test_the_licence_of_other_partitions(arn: str, licence: str) -> None:

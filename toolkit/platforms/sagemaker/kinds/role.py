@@ -18,7 +18,7 @@ from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing, unless
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, by_key, tagged
 from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates, rollback_alarms
-from toolkit.platforms.sagemaker.rules.access import allow, lists, policy, storage
+from toolkit.platforms.sagemaker.rules.access import PRINCIPAL, S3_ACTIONS, allow, lists, policy, s3_actions, storage
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.changes import described
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group, log_groups
@@ -184,7 +184,7 @@ def _endpoint_role(deployment: Deployment) -> list[Resource]:
     """
     recipe, account, endpoint = deployment.recipe, deployment.account, endpoint_name(deployment.recipe)
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
-    captures = [allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
+    captures = [allow(S3_ACTIONS["PutObject"], captured)] if aws_observability(recipe).data_capture_percent else []
     # A component that is replaced all at once is not rolled back by alarms.
     component, rolls = aws(recipe).inference_component, aws_rollout(recipe).update == "rolling"
     watched = on_aws(recipe) and alarms_of_updates(recipe, variants(recipe)) and (component is None or rolls)
@@ -233,7 +233,7 @@ def job_role(
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
     written = [
         # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
-        allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *also], f"{bucket}/{prefix}*"),
+        allow([*s3_actions("GetObject", "PutObject", "DeleteObject"), *also], f"{bucket}/{prefix}*"),
         lists(bucket, [prefix]),
     ]
     # botocore 1.44.5, OutputDataConfig: the role "must include permissions to call kms:Encrypt".
@@ -287,7 +287,7 @@ def _role_and_policy(
     # not to name single endpoints or jobs here.
     trust = {
         "Effect": "Allow",
-        "Principal": {"Service": "sagemaker.amazonaws.com"},
+        "Principal": {"Service": PRINCIPAL},
         "Action": "sts:AssumeRole",
         "Condition": {
             "StringEquals": {"aws:SourceAccount": account.id},

@@ -10,8 +10,33 @@ from typing import Any
 from toolkit import documents
 from toolkit.planning.resources import Resource
 
+PRINCIPAL = "sagemaker.amazonaws.com"
+"""The service that takes execution roles; the same name in all partitions."""
+
+S3_ACTIONS: Mapping[str, str] = {
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "CompleteMultipartUpload": "s3:PutObject",
+    "CreateBucket": "s3:CreateBucket",
+    "CreateMultipartUpload": "s3:PutObject",
+    "DeleteBucket": "s3:DeleteBucket",
+    "DeleteObject": "s3:DeleteObject",
+    "DeleteObjects": "s3:DeleteObject",
+    "GetObject": "s3:GetObject",
+    "HeadBucket": "s3:ListBucket",
+    "HeadObject": "s3:GetObject",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "ListObjectsV2": "s3:ListBucket",
+    "ListParts": "s3:ListMultipartUploadParts",
+    "PutBucketEncryption": "s3:PutEncryptionConfiguration",
+    "PutBucketPolicy": "s3:PutBucketPolicy",
+    "PutObject": "s3:PutObject",
+    "PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+    "UploadPart": "s3:PutObject",
+}
+"""The action that IAM asks for each call of S3 that the toolkit makes (Service Authorization Reference)."""
+
 _DECRYPT = "kms:Decrypt"
-_GET, _LIST = _READING = ("s3:GetObject", "s3:ListBucket")
+_GET, _LIST = _READING = (S3_ACTIONS["GetObject"], S3_ACTIONS["ListObjectsV2"])
 
 
 def storage(arn: str, addresses: Iterable[str]) -> list[dict[str, Any]]:
@@ -28,6 +53,11 @@ def storage(arn: str, addresses: Iterable[str]) -> list[dict[str, Any]]:
             lists(f"{arn}:s3:::{bucket}", keys),
         )
     ]
+
+
+def s3_actions(*calls: str) -> list[str]:
+    """What IAM asks for these calls of S3."""
+    return [S3_ACTIONS[call] for call in calls]
 
 
 def allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from toolkit.platforms.sagemaker.kinds.image import built_image, repository
 from toolkit.platforms.sagemaker.kinds.model import network
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
 from toolkit.platforms.sagemaker.rules import job_machines
+from toolkit.platforms.sagemaker.rules.access import s3_actions
 from toolkit.platforms.sagemaker.rules.compilation import (
     CHECKPOINTS_DIR,
     INPUT_DIR,
@@ -76,7 +77,9 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
 
 def _role(recipe: Recipe, account: Account, data: list[ModelData]) -> list[Resource]:
     volume = ["kms:CreateGrant"] if has_encrypted_volume(recipe) else []
-    return job_role(recipe, account, data, trainer(recipe.name), _prefix(recipe), ["s3:AbortMultipartUpload"], volume)
+    return job_role(
+        recipe, account, data, trainer(recipe.name), _prefix(recipe), s3_actions("AbortMultipartUpload"), volume
+    )
 
 
 def notes(recipe: Recipe) -> Iterator[str]:

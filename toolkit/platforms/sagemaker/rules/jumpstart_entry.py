@@ -16,6 +16,7 @@ from toolkit import documents
 from toolkit.catalog import lookup, methods
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import HubError, UsageError
+from toolkit.planning.resources import partition_of
 
 # What JumpStart's images run: AWS's own image of it, whose repository has its name, or LMI.
 _ENGINE = lookup.default_engine()
@@ -33,8 +34,6 @@ _DRAFT_MODEL_VARIABLE = "OPTION_SPECULATIVE_DRAFT_MODEL"
 # JumpStart's buckets exist once a region (sagemaker-core, jumpstart/region_config.json).
 _BUCKET = re.compile(r"^s3://(jumpstart-cache|jumpstart-private-cache|sagemaker-sd-models)-prod-[a-z0-9-]+/")
 _PRIVATE_BUCKET = "s3://jumpstart-private-cache-prod-"
-# By partition, where it is not amazonaws.com (botocore 1.44, endpoints.json).
-_DOMAINS = {"aws-cn": "amazonaws.com.cn", "aws-eusc": "amazonaws.eu"}
 OTHER_SOURCE = "Name the model's Hugging Face id as `target.model`."
 
 
@@ -315,5 +314,5 @@ def _licence(uri: str, content: Mapping[str, Any]) -> str:
     if not uri.startswith("s3://"):
         return str(uri or content["HubContentDocument"]["Url"])
     bucket, _, key = _regional(uri, content).removeprefix("s3://").partition("/")
-    partition = content["HubContentArn"].split(":")[1]
-    return f"https://{bucket}.s3.{_region(content)}.{_DOMAINS.get(partition, 'amazonaws.com')}/{key}"
+    region = _region(content)
+    return f"https://{bucket}.s3.{region}.{partition_of(region)[1]}/{key}"

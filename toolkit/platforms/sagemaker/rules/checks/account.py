@@ -10,14 +10,14 @@ from typing import Any
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
 from toolkit.platforms.sagemaker.keys import aws, aws_rollout
+from toolkit.platforms.sagemaker.rules.access import PRINCIPAL
 from toolkit.platforms.sagemaker.rules.checks.capacity import BoughtPlan, check_plans
 from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
 from toolkit.platforms.sagemaker.rules.checks.environment import check_types
 from toolkit.recipe.recipe import Recipe
 
 _TYPES = "platform.instance_types"
-_SERVICE = "sagemaker.amazonaws.com"
-_TRUST = {"Effect": "Allow", "Principal": {"Service": _SERVICE}, "Action": "sts:AssumeRole"}
+_TRUST = {"Effect": "Allow", "Principal": {"Service": PRINCIPAL}, "Action": "sts:AssumeRole"}
 # VPC endpoints that private subnets usually have besides S3. AWS documents only S3 for hosting (host-vpc.html).
 _USUAL_SERVICES = ("ecr.api", "ecr.dkr", "logs")
 _SHOWN = 5
