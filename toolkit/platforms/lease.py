@@ -115,7 +115,6 @@ class LeaseStore(Protocol):
 def lease(
     endpoint: str,
     store: LeaseStore,
-    clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
     elapsed: Callable[[], float] = _elapsed,
 ) -> Iterator[Callable[[], None]]:
@@ -125,7 +124,7 @@ def lease(
     `confirm`, to be called before each change: it raises PlatformError where the lease is no longer ours. `elapsed` is
     a clock in seconds that goes on while the process, or the machine, is stopped.
     """
-    claim = _Claim(endpoint, store, this_process(), clock, sleep, elapsed)
+    claim = _Claim(endpoint, store, this_process(), sleep, elapsed)
     with _alone_in_this_process(claim):
         claim.acquire()
         over = threading.Event()
@@ -178,7 +177,15 @@ class Fenced:
 
 
 def this_process() -> Holder:
-    return Holder(getpass.getuser(), socket.gethostname(), _machine(), os.getpid(), time.time())
+    return Holder(_user(), socket.gethostname(), _machine(), os.getpid(), time.time())
+
+
+def _user() -> str:
+    """The name that we run under; a number where there is none, as containers and pods run with any."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError: Python 3.13 and later
+        return f"uid {os.getuid()}"
 
 
 def _machine() -> str:
@@ -197,7 +204,6 @@ class _Claim:
     endpoint: str
     store: LeaseStore
     mine: Holder
-    clock: Callable[[], float]
     sleep: Callable[[float], None]
     elapsed: Callable[[], float]
     version: str = ""
@@ -276,8 +282,8 @@ class _Claim:
             return
         if self.store.rules.poll_seconds is None:
             raise self.refused(entry.holder)
-        since = self.clock()
-        while self.clock() - since <= entry.seconds:
+        since = self.elapsed()
+        while self.elapsed() - since <= entry.seconds:
             self.sleep(self.store.rules.poll_seconds)
             now = self.store.read()
             if now is None:
