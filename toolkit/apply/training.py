@@ -95,8 +95,7 @@ class _Watch:
         self._platform, self._name, self._expected, self._progress = platform, name, expected, progress
         self._done, self._again = done, again
         self._job: TrainingJob | None = None
-        self._answered = 0.0
-        self._is_away = False
+        self._away_since: float | None = None
         self._bookmarks: dict[str, str] = {}
         self._lines: list[str] = []
         self._now = ""
@@ -109,13 +108,14 @@ class _Watch:
         try:
             job = self._platform.training_job(self._name)
         except Unavailable as error:
-            if before is None or now - self._answered > PATIENCE_SECONDS:
+            # Not since the last answer: that may be hours ago where this machine has slept.
+            if before is None or (self._away_since is not None and now - self._away_since > PATIENCE_SECONDS):
                 raise
-            if not self._is_away:
+            if self._away_since is None:
                 self._progress.say(f"{self._name}: still waiting: {error.message}")
-            self._is_away = True
+                self._away_since = now
             return False
-        self._job, self._answered, self._is_away = job, now, False
+        self._job, self._away_since = job, None
         if before and before.stage != job.stage:
             self._progress.say(f"{self._name}: {_words(before.stage)} took {minutes(job.entered - before.entered)}")
         self._read()
