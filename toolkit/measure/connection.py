@@ -110,12 +110,14 @@ class HttpConnection:
         return urlsplit(self.access.base_url).path
 
     async def _read(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        seconds = self.page_seconds if method == "GET" else None
         try:
-            async with asyncio.timeout(seconds), self._answer(method, path, body) as response:
+            async with (
+                asyncio.timeout(self.page_seconds if method == "GET" else None),
+                self._answer(method, path, body) as response,
+            ):
                 return await _content(response, documents.LIMITS.size)
         except TimeoutError as error:
-            late = TimeoutError(f"{path} was not there after {seconds:.0f} s")
+            late = TimeoutError(f"{path} was not there after {self.page_seconds:g} s")
             raise refusal.broken_off(self.name, late) from error
 
     @asynccontextmanager

@@ -165,7 +165,11 @@ def test_a_platform_that_does_not_answer_for_five_minutes_is_an_error(clock: Fak
 
 def test_a_machine_that_has_slept_asks_again_when_its_network_is_not_back_at_once(clock: FakeClock) -> None:
     told = Told()
-    wait_completed(Away(clock, 2, a=[RUNS, DONE]), {"a": 0}, told, clock, lambda seconds: clock.sleep(seconds if clock() else 7200))
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds if clock() else 7200)
+
+    wait_completed(Away(clock, 2, a=[RUNS, DONE]), {"a": 0}, told, clock, sleep)
     assert told.said[-1].startswith("a has compiled")
 
 

@@ -88,7 +88,7 @@ def test_a_user_without_a_name_holds_it_by_number() -> None:
     """As a container or a pod runs with any: it has neither an entry in the user database nor $USER."""
     if os.geteuid():
         pytest.skip("NOT TESTED: only root may become a user that nobody knows")
-    command = "import os; from toolkit.platforms.lease import this_process; os.setuid(54321); print(this_process().user)"
+    command = "import os; from toolkit.platforms import lease; os.setuid(54321); print(lease.this_process().user)"
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=environment, check=False)
     assert ran.stdout == "uid 54321\n", ran.stderr
