@@ -449,7 +449,7 @@ def lease_by_clock(standin: StandIn, ahead: float) -> AbstractContextManager[Non
     """The lease, in a process of its own whose clock is so many seconds ahead."""
     real = time.time
     time.time = lambda: real() + ahead
-    return lease("hub", BucketLease(Clients(standin.session()), BUCKET, "hub"))
+    return lease("hub", BucketLease(Clients(standin.session()), BUCKET, "hub"), time.time)
 
 
 def test_who_read_a_lease_before_its_renewal_does_not_take_it_over(road: Road) -> None:

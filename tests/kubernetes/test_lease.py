@@ -23,7 +23,7 @@ def lease_of(
     platform: KubernetesPlatform, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> AbstractContextManager[None]:
     store = ClusterLease(platform.cluster, "chat", clock, sleep)
-    return lease("chat", store, sleep, clock)
+    return lease("chat", store, clock, sleep)
 
 
 def leases(platform: KubernetesPlatform) -> list[str]:

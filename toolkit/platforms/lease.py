@@ -115,6 +115,7 @@ class LeaseStore(Protocol):
 def lease(
     endpoint: str,
     store: LeaseStore,
+    clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
     elapsed: Callable[[], float] = _elapsed,
 ) -> Iterator[Callable[[], None]]:
@@ -124,7 +125,7 @@ def lease(
     `confirm`, to be called before each change: it raises PlatformError where the lease is no longer ours. `elapsed` is
     a clock in seconds that goes on while the process, or the machine, is stopped.
     """
-    claim = _Claim(endpoint, store, this_process(), sleep, elapsed)
+    claim = _Claim(endpoint, store, this_process(), clock, sleep, elapsed)
     with _alone_in_this_process(claim):
         claim.acquire()
         over = threading.Event()
@@ -204,6 +205,7 @@ class _Claim:
     endpoint: str
     store: LeaseStore
     mine: Holder
+    clock: Callable[[], float]
     sleep: Callable[[float], None]
     elapsed: Callable[[], float]
     version: str = ""
@@ -282,8 +284,8 @@ class _Claim:
             return
         if self.store.rules.poll_seconds is None:
             raise self.refused(entry.holder)
-        since = self.elapsed()
-        while self.elapsed() - since <= entry.seconds:
+        since = self.clock()
+        while self.clock() - since <= entry.seconds:
             self.sleep(self.store.rules.poll_seconds)
             now = self.store.read()
             if now is None:

@@ -121,11 +121,15 @@ def test_a_living_process_of_this_machine_keeps_it() -> None:
     assert store.entry.version == "1"
 
 
+@pytest.mark.parametrize("ours", [-10_000, 0, 10_000])
 @pytest.mark.parametrize("theirs", [-10_000, 0, 10_000])
-def test_where_the_store_knows_the_time_no_holder_s_clock_counts(theirs: float) -> None:
+def test_where_the_store_knows_the_time_no_holder_s_clock_counts(ours: float, theirs: float) -> None:
     store = Memory()
     store.put(elsewhere(theirs))
-    with pytest.raises(PlatformError, match=REFUSED), lease("chat", store, sleep=never):
+    with (
+        pytest.raises(PlatformError, match=REFUSED),
+        lease("chat", store, clock=lambda: time.time() + ours, sleep=never),
+    ):
         pass
     assert store.entry.version == "1"
 
@@ -134,14 +138,14 @@ def test_where_the_store_knows_the_time_no_holder_s_clock_counts(theirs: float) 
 def test_where_no_other_clock_counts_it_is_watched_for_its_time(holder: Holder | str) -> None:
     store, clock = Memory(OBSERVED), FakeClock()
     store.put(holder)
-    with lease("chat", store, clock.sleep, clock):
+    with lease("chat", store, clock, clock.sleep):
         assert 30 < clock.seconds < 35
 
 
 def test_its_own_time_counts_where_that_is_longer() -> None:
     store, clock = Memory(OBSERVED), FakeClock()
     store.entry = Entry("1", elsewhere(), 90)
-    with lease("chat", store, clock.sleep, clock):
+    with lease("chat", store, clock, clock.sleep):
         assert 90 < clock.seconds < 95
 
 
@@ -154,7 +158,7 @@ def test_one_that_is_renewed_meanwhile_is_refused() -> None:
         if clock.seconds > 20:
             store.put("ann@laptop")
 
-    with pytest.raises(PlatformError, match=f"{REFUSED} ann@laptop") as error, lease("chat", store, renewed, clock):
+    with pytest.raises(PlatformError, match=f"{REFUSED} ann@laptop") as error, lease("chat", store, clock, renewed):
         pass
     assert "expires within 30 seconds" in error.value.hint
 
@@ -167,7 +171,7 @@ def test_one_that_is_given_back_meanwhile_is_free() -> None:
         clock.sleep(seconds)
         store.entry = None
 
-    with lease("chat", store, given_back, clock):
+    with lease("chat", store, clock, given_back):
         assert clock.seconds < 5
 
 
