@@ -59,6 +59,12 @@ def test_a_code_that_nobody_knows_has_no_hint() -> None:
     assert said(refused("SomethingNew")).hint == ""
 
 
+@pytest.mark.parametrize("code", ["InternalFailure", "503"])
+def test_a_fault_of_aws_or_of_a_proxy_says_to_try_again(code: str) -> None:
+    """A proxy's page has no code of AWS: botocore gives the status."""
+    assert "Run the same command again" in said(refused(code, "<html>", status=503)).hint
+
+
 @pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation"])
 def test_what_is_denied_is_named(code: str) -> None:
     message = "User: arn:aws:iam::1:user/u is not authorized to perform: sagemaker:CreateModel on resource: arn:aws:x"

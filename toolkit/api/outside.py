@@ -24,7 +24,7 @@ from toolkit.registry import session_of
 if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession, TrainingPlatform
 
-_HUB_SECONDS, _WEB_SECONDS = 5.0, 120.0
+_HUB_SECONDS, _WEB_SECONDS = 5.0, 30.0
 
 
 def open_hub() -> httpx.Client | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -96,8 +95,7 @@ class _Watch:
         self._platform, self._name, self._expected, self._progress = platform, name, expected, progress
         self._done, self._again = done, again
         self._job: TrainingJob | None = None
-        self._patience = Patience(-math.inf)  # not before its first answer: there may be no such job
-        self._is_away = False
+        self._patience = Patience()
         self._bookmarks: dict[str, str] = {}
         self._lines: list[str] = []
         self._now = ""
@@ -109,11 +107,12 @@ class _Watch:
         before = self._job
         job = self._patience.ask(lambda: self._platform.training_job(self._name), now)
         if isinstance(job, Unavailable):
-            if not self._is_away:
+            if before is None:  # there may be no such job
+                raise job
+            if self._patience.silent_since == now:
                 self._progress.say(f"{self._name}: still waiting: {job.message}")
-            self._is_away = True
             return False
-        self._job, self._is_away = job, False
+        self._job = job
         if before and before.stage != job.stage:
             self._progress.say(f"{self._name}: {_words(before.stage)} took {minutes(job.entered - before.entered)}")
         self._read()

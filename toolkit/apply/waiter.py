@@ -37,20 +37,25 @@ _Answer = TypeVar("_Answer")
 
 
 class Patience:
-    """Lets a platform be silent for up to five minutes, counted from its last answer."""
+    """Lets a platform be silent for up to five minutes.
 
-    def __init__(self, now: float) -> None:
-        self._answered = now
+    They count from the first look without an answer: the last answer may be hours old where this machine has slept.
+    """
+
+    def __init__(self) -> None:
+        self.silent_since: float | None = None
 
     def ask(self, question: Callable[[], _Answer], now: float) -> _Answer | Unavailable:
         """The answer, or why there is none yet. Raises Unavailable once the five minutes are over."""
         try:
             answer = question()
         except Unavailable as error:
-            if now - self._answered > _PATIENCE_SECONDS:
+            if self.silent_since is None:
+                self.silent_since = now
+            if now - self.silent_since > _PATIENCE_SECONDS:
                 raise
             return error
-        self._answered = now
+        self.silent_since = None
         return answer
 
 
@@ -191,7 +196,7 @@ def _ask(
     platform: Waitable, endpoint: str, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> EndpointStatus:
     """The endpoint's status, asked again while the platform does not answer. Raises EndpointNotFound, Unavailable."""
-    patience = Patience(clock())
+    patience = Patience()
     while isinstance(status := patience.ask(lambda: platform.status(endpoint), clock()), Unavailable):
         sleep(platform.poll_seconds)
     return status
@@ -214,7 +219,7 @@ class _Watch:
         self._waiting_since = now
         self._status = EndpointStatus(endpoint, "", "")
         self._began = 0.0
-        self._patience = Patience(now)
+        self._patience = Patience()
         self._bookmarks: dict[str, str] = {}
         self._containers: dict[str, _Container] = {}
         self._is_readable = True

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 from ruamel.yaml import YAML
@@ -98,11 +99,18 @@ class _Withheld(_Failed):
     """It answered that there is no such document, or not for everybody: asking again will not help."""
 
 
+# Of a host that does not answer: it is asked for a hundred documents, and each would wait as long.
+_UNANSWERED = (httpx.TimeoutException, httpx.ConnectError, httpx.ProxyError)
+
+
 @dataclass(frozen=True)
 class _Reader:
+    """`silent` are the hosts that did not answer, with what was seen of that; they are not asked again."""
+
     client: httpx.Client
     sources: Sources
     today: date
+    silent: dict[str, str] = field(default_factory=dict)
 
     def get(self, url: str, model: type[T], **headers: str) -> T:
         """The JSON document at `url`. Raises _Failed with the reason why it could not be read."""
@@ -119,8 +127,14 @@ class _Reader:
 
     def answer(self, url: str, limits: documents.Limits = documents.LIMITS, **headers: str) -> httpx.Response:
         """What is at `url`. Raises _Failed with the reason why it could not be read."""
+        host = urlsplit(url).netloc
+        if why := self.silent.get(host):
+            raise _Failed(f"{url}: {why}")
         try:
             response = documents.request(self.client, "GET", url, limits, headers=headers)
+        except _UNANSWERED as error:
+            self.silent[host] = f"{host} does not answer: {error or type(error).__name__}"
+            raise _Failed(f"{url}: {self.silent[host]}") from error
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
             raise _Failed(f"{url}: {error or type(error).__name__}") from error
         if not response.is_success:

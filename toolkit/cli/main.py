@@ -108,15 +108,36 @@ def _run(arguments: list[str]) -> int:
             print(json.dumps({"error": _NO_ANSWER[code], "message": "See stderr.", "hint": ""}))  # noqa: T201
         return code
     except ToolkitError as error:
-        say(explain(error))
-        if _wants_json(arguments):
-            print(json.dumps(error_document(error)))  # noqa: T201
-        return exit_code(error)
+        return _refuse(error, arguments)
     except OSError as error:
-        if error.filename is None and error.errno not in _DISK_ERRORS:
+        lacking = _lacking_folder() if isinstance(error, FileNotFoundError) and error.filename is None else None
+        if lacking is None and error.filename is None and error.errno not in _DISK_ERRORS:
             raise
-        return _file_error(error, _wants_json(arguments))
+        return _refuse(lacking, arguments) if lacking else _file_error(error, _wants_json(arguments))
     return 0
+
+
+def _refuse(error: ToolkitError, arguments: list[str]) -> int:
+    """Say what is wrong and what to do, and as a document where one is wanted; the exit code."""
+    say(explain(error))
+    if _wants_json(arguments):
+        print(json.dumps(error_document(error)))  # noqa: T201
+    return exit_code(error)
+
+
+def _lacking_folder() -> ToolkitError | None:
+    """Which folder is missing where a file without a name is: the present one, or any for temporary files."""
+    import tempfile
+
+    try:
+        Path.cwd()
+        tempfile.gettempdir()
+    except FileNotFoundError as error:
+        if "temporary" in str(error):
+            message = "there is no folder for temporary files that can be written and has room"
+            return PlatformError(message, hint="Set TMPDIR to one, or make room in /tmp.")
+        return UsageError("the folder that this runs in was deleted", hint="Go to one that is there, such as: cd ~")
+    return None
 
 
 def _has_read_enough(ended: SystemExit) -> bool:

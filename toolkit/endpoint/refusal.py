@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from toolkit import documents
-from toolkit.errors import InvocationError
+from toolkit.errors import InvocationError, reason
 
 _NOTHING_ANSWERS = "Nothing answers there: start it, or correct its address. Your endpoints: toolkit status"
 ASKED_AGAIN = "Asked four times. See: toolkit status"
@@ -48,7 +48,7 @@ def of_container(endpoint: str, answer: ErrorAnswer) -> InvocationError:
 def broken_off(endpoint: str, error: Exception) -> InvocationError:
     """The exception for an answer that ended too early."""
     hint = f"Send the request again. {_log_of(endpoint)}"
-    return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)
+    return InvocationError(f"{endpoint}: the answer broke off: {reason(error)}", hint=hint)
 
 
 def unusable(endpoint: str, error: documents.Unfit) -> InvocationError:

@@ -31,6 +31,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 _LONGEST_ERROR = 64 * 1024
 _MOST_STREAMS = 256
+_PAGE_SECONDS = 60.0  # a list of models, or counters: nothing that has to wait for its turn
 _ROUTE = re.compile(r"/((chat/)?completions|models)$")
 _INVALID = re.compile(": answered (?:400|422): ")
 _NEEDED_FIELDS = {"messages", "stream", "max_tokens", "temperature"}
@@ -55,7 +56,7 @@ class ServedModel:
 class HttpConnection:
     """Chats over an OpenAI route. `name` is for messages; an empty `model` is the served one, whatever its name.
 
-    Fields of requests that are among `refused` are not sent.
+    Fields of requests that are among `refused` are not sent. What is not generated has to come within `page_seconds`.
     """
 
     name: str
@@ -64,6 +65,7 @@ class HttpConnection:
     model: str = ""
     invoker: Invoke | None = field(default=None, repr=False)
     refused: frozenset[str] = frozenset()
+    page_seconds: float = _PAGE_SECONDS
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         """The answer to a chat completion. A request that fails is not sent again: that would hide the failure."""
@@ -108,8 +110,15 @@ class HttpConnection:
         return urlsplit(self.access.base_url).path
 
     async def _read(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        async with self._answer(method, path, body) as response:
-            return await _content(response, documents.LIMITS.size)
+        try:
+            async with (
+                asyncio.timeout(self.page_seconds if method == "GET" else None),
+                self._answer(method, path, body) as response,
+            ):
+                return await _content(response, documents.LIMITS.size)
+        except TimeoutError as error:
+            late = TimeoutError(f"{path} was not there after {self.page_seconds:g} s")
+            raise refusal.broken_off(self.name, late) from error
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> AsyncIterator[Response]:
@@ -124,9 +133,10 @@ class HttpConnection:
                     answer = refusal.ErrorAnswer(response.status, text, response.headers)
                     raise self.access.explain(self.name, answer)
                 yield response
+        except Unreachable as error:
+            raise InvocationError(f"{self.name}: {error}", hint=refusal.not_reached(error)) from error
         except OSError as error:  # a TimeoutError too
-            hint = refusal.not_reached(error) if isinstance(error, Unreachable) else ""
-            raise InvocationError(f"{self.name}: {error}", hint=hint) from error
+            raise refusal.broken_off(self.name, error) from error
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ class Journal:
     """The results of one measurement, readable by its owner only: they contain the answers' texts.
 
     `setting` is all that decides what is measured; a file with results of another setting is refused. Where the file
-    cannot be written the measurement goes on, and `notes` says so.
+    cannot be written, or another measurement writes to it, this one goes on without, and `notes` says so.
     """
 
     def __init__(self, path: Path, setting: Mapping[str, Any]) -> None:
@@ -127,6 +127,7 @@ class Journal:
         self.notes: tuple[str, ...] = ()
         self._head = {"setting": digest(setting)}
         self._prompts: dict[tuple[int, ...], int] = {}
+        self._end = 0
 
     def results(self) -> Iterator[RequestResult]:
         """What was measured before, as a stream. A last line that was cut short is removed. Raises UsageError."""
@@ -155,6 +156,7 @@ class Journal:
         self._prompts = {ids: number for number, ids in enumerate(reader.prompts)}
         if end < os.fstat(stream.fileno()).st_size:
             os.truncate(self.path, end)
+        self._end = end
 
     def add(self, results: Sequence[RequestResult]) -> None:
         """Save them."""
@@ -164,10 +166,14 @@ class Journal:
         try:
             self.path.touch(mode=0o600)
             with self.path.open("ab") as stream:
+                if stream.tell() != self._end:  # its results would name our prompts by its numbers
+                    self.notes = (f"results were not saved to {self.path}: another measurement writes to it",)
+                    return
                 if stream.tell() == 0:
                     set_mode(stream, self.path, 0o600)
                     lines = [self._head, *lines]
                 stream.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+                self._end = stream.tell()
         except OSError as error:
             self.notes = (f"results were not saved to {self.path}: {error.strerror}",)
 

@@ -178,7 +178,15 @@ class Fenced:
 
 
 def this_process() -> Holder:
-    return Holder(getpass.getuser(), socket.gethostname(), _machine(), os.getpid(), time.time())
+    return Holder(_user(), socket.gethostname(), _machine(), os.getpid(), time.time())
+
+
+def _user() -> str:
+    """The name that we run under; a number where there is none, as containers and pods run with any."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError: Python 3.13 and later
+        return f"uid {os.getuid()}"
 
 
 def _machine() -> str:

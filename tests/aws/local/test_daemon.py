@@ -189,6 +189,22 @@ def test_a_start_that_fails_says_why(home: Path, monkeypatch: pytest.MonkeyPatch
     assert running(home) is None
 
 
+def test_what_is_compiled_of_moto_can_be_read_by_others(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As in a virtual environment that several users share: botocore lists all folders of moto's."""
+    package = tmp_path / "moto"
+    package.mkdir()
+    (package / "__init__.py").write_text("import os, sys; sys.exit(f'umask {os.umask(0):o}')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    umask = os.umask(0o022)
+    try:
+        with pytest.raises(PlatformError, match="umask 22"):
+            start(home)
+    finally:
+        os.umask(umask)
+
+
 def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PlatformError, match=r"cannot keep its state in .*/file/home: .*Not a directory"):

@@ -160,7 +160,17 @@ def test_a_platform_that_does_not_answer_for_a_while_is_waited_for(clock: FakeCl
 def test_a_platform_that_does_not_answer_for_five_minutes_is_an_error(clock: FakeClock) -> None:
     with pytest.raises(Unavailable, match="SageMaker does not answer"):
         wait_completed(Away(clock, 100, a=[RUNS, DONE]), {"a": 0}, Told(), clock, clock.sleep)
-    assert clock.seconds == 360
+    assert clock.seconds == 420
+
+
+def test_a_machine_that_has_slept_asks_again_when_its_network_is_not_back_at_once(clock: FakeClock) -> None:
+    told = Told()
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds if clock() else 7200)
+
+    wait_completed(Away(clock, 2, a=[RUNS, DONE]), {"a": 0}, told, clock, sleep)
+    assert told.said[-1].startswith("a has compiled")
 
 
 def test_steps_are_for_the_live_line_and_what_was_measured_stays(clock: FakeClock) -> None:

@@ -561,6 +561,26 @@ def test_a_list_of_the_hub_goes_on_at_its_next_page(site: Site) -> None:
     assert {"new head: z-lab/one-DFlash", "new head: z-lab/two-DFlash"} <= set(update(site).changed)
 
 
+@pytest.mark.parametrize("silence", [httpx.ReadTimeout("timed out"), httpx.ConnectError("refused")])
+def test_a_host_that_does_not_answer_is_asked_once(silence: Exception) -> None:
+    """And not for each of a hundred heads, with as long a wait for every one."""
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        if request.url.host == "pypi.org":
+            return httpx.Response(200, json={"versions": []})
+        raise silence
+
+    found = catalog_update(
+        _outside=Outside(today=lambda: TODAY, open_web=lambda: httpx.Client(transport=httpx.MockTransport(answer)))
+    )
+
+    assert sorted(asked) == sorted({*asked})
+    assert f"huggingface.co does not answer: {silence}" in "\n".join(found.failed)
+    assert len(found.failed) == 5
+
+
 def test_a_list_that_names_itself_as_its_next_page_ends(site: Site) -> None:
     path = "/api/models?author=z-lab&search=DFlash&limit=200"
     site.answers["/api/models"] = []

@@ -24,6 +24,28 @@ def test_a_home_that_is_a_file_is_an_error(
     assert f"error: TOOLKIT_HOME is {file}, which is no folder\n" in capsys.readouterr().err
 
 
+def test_a_folder_that_was_deleted_under_the_command_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOOLKIT_HOME", "kept")
+    tmp_path.rmdir()
+    assert run(["status", "--json"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "error: the folder that this runs in was deleted\n  Go to one that is there, such as: cd ~\n"
+    assert json.loads(said.out)["error"] == "UsageError"
+
+
+def test_no_folder_for_temporary_files_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a full /tmp, or a container whose root file system can only be read."""
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", lambda: ["/dev/null/tmp"])
+    assert run(["check", "--ask", "tiny/p-eagle"]) == 3
+    assert "error: there is no folder for temporary files" in capsys.readouterr().err
+
+
 def test_who_reads_only_the_beginning_gets_no_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "toolkit", "recipes", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE

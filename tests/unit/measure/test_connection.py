@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced() -> None
 def test_a_server_that_closes_new_connections_is_asked_once() -> None:
     with streaming(HANG_UP) as server:
         (result,) = with_url(server.url, ask)
-    assert result.error == f"{server.url}: the server closed the connection"
+    assert result.error == f"{server.url}: the answer broke off: the server closed the connection"
     assert len(server.served) == 1
 
 
@@ -152,6 +153,20 @@ def test_a_page_that_is_no_answer_hints_at_no_endpoint() -> None:
         with_url(server.url, lambda connection: connection.models())
     assert "such as a proxy" in caught.value.hint
     assert "toolkit logs" not in caught.value.hint
+
+
+@pytest.mark.parametrize("parts", [[Part(60.0, b"{}")], [Part(0.02, b" ")] * 3000], ids=["silent", "slow"])
+def test_a_page_that_does_not_come_is_not_waited_for_as_an_answer_is(parts: list[Part]) -> None:
+    late = "/v1/models was not there after 0.2 s"
+    with streaming(Answer(parts)) as server, pytest.raises(InvocationError, match=late) as caught:
+        with_url(server.url, lambda connection: replace(connection, page_seconds=0.2).models())
+    assert "such as a proxy" in caught.value.hint
+
+
+def test_a_connection_that_ends_too_early_says_what_to_do() -> None:
+    with streaming(HANG_UP) as server, pytest.raises(InvocationError, match="the server closed") as caught:
+        with_url(server.url, lambda connection: connection.models())
+    assert "Send the request again." in caught.value.hint
 
 
 @pytest.mark.parametrize("status", [429, 503])

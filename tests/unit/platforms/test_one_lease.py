@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -81,6 +82,16 @@ def never(_: float) -> None:
 @pytest.fixture(params=[BY_STORE, OBSERVED], ids=["by-store", "observed"])
 def store(request: pytest.FixtureRequest) -> Memory:
     return Memory(request.param)
+
+
+def test_a_user_without_a_name_holds_it_by_number() -> None:
+    """As a container or a pod runs with any: it has neither an entry in the user database nor $USER."""
+    if os.geteuid():
+        pytest.skip("NOT TESTED: only root may become a user that nobody knows")
+    command = "import os; from toolkit.platforms import lease; os.setuid(54321); print(lease.this_process().user)"
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ran = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=environment, check=False)
+    assert ran.stdout == "uid 54321\n", ran.stderr
 
 
 def test_it_is_held_and_given_back(store: Memory) -> None:

@@ -30,6 +30,10 @@ _LOOK_S = 0.25
 
 def main(home: Path, containers: Path, ready_fd: int) -> None:
     """Serve until SIGTERM, or until nothing was asked for so long as `idle_hours()` says."""
+    # First, under the user's own umask: what Python compiles of moto lies in its folder, of which botocore lists every
+    # folder. One that only we could read would end each request to another user's daemon with 500.
+    import moto  # noqa: F401
+
     os.umask(0o077)
     try:
         _serve(home, containers, ready_fd, Presence(home))

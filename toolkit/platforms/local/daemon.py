@@ -192,7 +192,7 @@ def _launch(home: Path, containers: Path) -> LocalDaemon:
     ready, to_daemon = os.pipe()
     with open(home / "daemon.log", "wb", opener=for_owner) as log:
         program = python_command("-m", "toolkit.platforms.local", str(home), str(containers), str(to_daemon))
-        launcher = start_process(program, home, _environment(), stdout=log, pass_fds=[to_daemon])
+        launcher = start_process(program, home, _environment(), stdout=log, pass_fds=[to_daemon], umask=-1)
     os.close(to_daemon)
     launcher.wait()  # it leaves the daemon behind, as nobody's child
     # The daemon closes the pipe when it is ready; so does the kernel when it is dead.

@@ -66,6 +66,7 @@ _NO_CODE = "Run it in a terminal, or give it a session that has the code already
 _QUOTA = "Ask for a higher quota in Service Quotas, or "
 _NOT_YET = "Another change of the same thing is under way, of a bucket its deletion: try again in some minutes."
 _BUSY = "AWS takes fewer calls than were made just now. Run the same command again in a minute."
+_FAULT = "AWS has a fault, or a proxy between answers in its place. Run the same command again in a minute."
 _HINTS = {
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,
@@ -170,7 +171,9 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
     if code in _QUOTAS:
         is_of_instances = "instance" in message.lower()
         return _QUOTA + ("use another instance type." if is_of_instances else "remove what is not needed any more.")
-    return _hint_for_denial(error) if code in DENIED else _HINTS.get(code, "")
+    if code in DENIED:
+        return _hint_for_denial(error)
+    return _HINTS.get(code, _FAULT if _kind(error) is Unavailable else "")
 
 
 def _hint_for_denial(error: ClientError) -> str:
