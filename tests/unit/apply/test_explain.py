@@ -97,7 +97,7 @@ requests, 13 of 20 of starts, 4 of 7 of servers that died; 1 of all 58 wrongly, 
 narrowed to answers of vLLM's own form, with words of its sources: 26 of 49 (9 of 22 of requests), 1 of 58 wrongly.
 
 `classes-*.json` (2026-11-28) were drawn of vLLM, clusters, SageMaker, Neuron and trainers, labelled before they were
-asked, without the half of each set that stood in a set above already (where the source ends within a line, the line
+asked, without what stood in a set above already (where the source ends within a line, the line
 was filled in):
 
 * `classes-building`, from which rules for whole classes were made: 26 of 41 named before, 3 of all 44 wrongly (a script
