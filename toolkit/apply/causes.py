@@ -199,16 +199,15 @@ def _filled(hint: str, texts: Mapping[str, str]) -> str:
 
 
 def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """An entry for each kind, with the meanings of its codes: those that no kind before it has."""
+    """An entry for each kind, with the meanings of its codes. Of two kinds with a code, the first is asked first."""
     if coded["table"] != table:
         return
-    left = coded.get("meanings", {})
-    if isinstance(left, str):
-        left = lookup.read(left)["meanings"]
+    listed = coded.get("meanings", {})
+    if isinstance(listed, str):
+        listed = lookup.read(listed)["meanings"]
     values = {name: coded[name] for name in ("certain", "rank") if name in coded}
     for kind in coded["kinds"]:
-        meanings = {code: says for code, says in left.items() if re.fullmatch(kind["of"], code)}
-        left = {code: says for code, says in left.items() if code not in meanings}
+        meanings = {code: says for code, says in listed.items() if re.fullmatch(kind["of"], code)}
         words = [form.replace("{code}", f"({kind['of']})") for form in coded["forms"]]
         hint = kind.get("hint") or hints[kind["code"]]
         yield {"code": kind["code"], "words": words, "of": kind["of"], "hint": hint, "meanings": meanings, **values}
