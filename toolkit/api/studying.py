@@ -252,7 +252,7 @@ class Arms:
                 raise UsageError(f"{self.recipe.name} was deployed by somebody else meanwhile: it stays", hint=hint)
         names = dict.fromkeys((*_names(self.recipe), endpoint_name(self.recipe)))
         existing = open_for(self.recipe).observe((), tuple(names)).existing
-        self._before = {(item.kind, item.name) for item in existing} - self._made
+        self._before = {(item.kind, item.name) for item in existing}
 
     def _remove(self, why: BaseException | None = None) -> str:
         """Remove what was made since, whatever happens; what may remain, in words."""

@@ -16,7 +16,8 @@ may have these keys:
 * `subjects`, `settings`: what an exception is about that no entry knows (exceptions.py), and the recipe's key of each
   flag.
 * `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve;
-  `answered`: what it writes of a request; `dies`: what it writes before the error that it dies of.
+  `version`: what tells the engine's version, as a group; `answered`: what it writes of a request; `dies`: what it
+  writes before the error that it dies of.
 * `listens`: host and port that it listens on. `prefix`: the logger's prefix of a line. `noise`: lines that look like
   errors but are harmless. `echo`: errors that only repeat another one. `unknown_death`: codes whose cause is the last
   error before.
@@ -108,6 +109,7 @@ class Words:
     subjects: tuple[Subject, ...]
     settings: Mapping[str, str]
     starts: Pattern
+    version: Pattern
     answers: Pattern
     answered: Pattern
     dies: Pattern
@@ -126,7 +128,7 @@ class Words:
         conditions = [part for known in self.all_known for part in (known.beside, known.without) if part]
         stages = [mark for _, mark in self.stages]
         refused = [check.refused for check in self.health_checks]
-        server = [self.starts, self.answers, self.answered, self.answer, self.dies, *self.listens]
+        server = [self.starts, self.version, self.answers, self.answered, self.answer, self.dies, *self.listens]
         return PatternSet([*server, *conditions, *stages, *refused])
 
     @cached_property
@@ -161,6 +163,7 @@ def _read(paths: tuple[Path, ...]) -> Words:
         ),
         settings=dict(chain.from_iterable(settings.items() for settings in _all(files, "settings"))),
         starts=_any(_all(files, "starts")),
+        version=_any(_all(files, "version")),
         answers=_any(_all(files, "answers")),
         answered=_any(_all(files, "answered")),
         dies=_any(_all(files, "dies")),
@@ -196,16 +199,15 @@ def _filled(hint: str, texts: Mapping[str, str]) -> str:
 
 
 def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """An entry for each kind, with the meanings of its codes: those that no kind before it has."""
+    """An entry for each kind, with the meanings of its codes. Of two kinds with a code, the first is asked first."""
     if coded["table"] != table:
         return
-    left = coded.get("meanings", {})
-    if isinstance(left, str):
-        left = lookup.read(left)["meanings"]
+    listed = coded.get("meanings", {})
+    if isinstance(listed, str):
+        listed = lookup.read(listed)["meanings"]
     values = {name: coded[name] for name in ("certain", "rank") if name in coded}
     for kind in coded["kinds"]:
-        meanings = {code: says for code, says in left.items() if re.fullmatch(kind["of"], code)}
-        left = {code: says for code, says in left.items() if code not in meanings}
+        meanings = {code: says for code, says in listed.items() if re.fullmatch(kind["of"], code)}
         words = [form.replace("{code}", f"({kind['of']})") for form in coded["forms"]]
         hint = kind.get("hint") or hints[kind["code"]]
         yield {"code": kind["code"], "words": words, "of": kind["of"], "hint": hint, "meanings": meanings, **values}

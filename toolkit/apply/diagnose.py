@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from toolkit.apply.causes import HealthCheck, Known, Listed, Words, words
-from toolkit.apply.exceptions import about, exceptions, last_chain, named_settings
+from toolkit.apply.exceptions import about, exceptions, is_fault, last_chain, named_settings
 from toolkit.apply.literals import Pattern, PatternSet
 from toolkit.apply.log_lines import ERROR_LINE, condense, log_lines, sounds_bad
 from toolkit.apply.stages import ANSWERING, stage_of
@@ -24,6 +25,7 @@ _MOST_EVIDENCE = 5
 # Ranks of causes above it tell less than what an exception is about: that something ended, or waits.
 _TELLS_LITTLE = 2
 _LONGEST_LINE = 300
+_BARE = re.compile(r"\w+(\(\))?")
 # Between what a sentence counts: each begins with its number.
 _ITEMS = re.compile(r", (?=\d)")
 
@@ -78,8 +80,9 @@ def _likeliest(lines: Sequence[str]) -> tuple[str, ...]:
     known = words()
     shown = [line for line in reversed(lines) if not _tells_nothing(line, known)]
     errors = [_message(line, known) for line in shown if _is_error(line, known)]
+    sources = [_without_prefix(before, known) for before, line in pairwise(lines) if _is_bare(line, known)]
     others = [text for line in shown if sounds_bad(text := _without_prefix(line, known))]
-    return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
+    return tuple(dict.fromkeys([*errors[:1], *sources[-1:], *errors[1:], *others]))[:_MOST_EVIDENCE]
 
 
 def _in_log(lines: Sequence[str], known: Words) -> Cause | None:
@@ -90,6 +93,11 @@ def _in_log(lines: Sequence[str], known: Words) -> Cause | None:
     newest = hits[-1]
     times = sum(hit.known.code == newest.known.code for hit in hits)
     return _cause(newest, known, fatal=0 < newest.known.certain <= times)
+
+
+def _is_bare(line: str, known: Words) -> bool:
+    """Whether it is an error without a sentence: the line before it, of the source, tells more."""
+    return _is_error(line, known) and _BARE.fullmatch(_message(line, known)) is not None
 
 
 def last_error(lines: Sequence[str]) -> str:
@@ -262,6 +270,10 @@ _NO_LOG = "no-log"
 _NOTHING = "the cause is not known: no line looks like an error"
 _UNKNOWN = "the cause is not known; the likeliest line: {line}"
 _RAISED_IN = "It was raised in {module}."
+_FAULT = (
+    "It is a fault within the engine{version}, or settings that it does not expect together: another engine.version "
+    "may not have it; `speculation.method: none` and fewer engine.args show what takes part."
+)
 _NAMES = "The line names {keys}: look there first."
 _ASK_FOR_LOG = "Give the whole log of the container that ended: toolkit logs NAME | toolkit explain -"
 _LOOK = "Look for that line in the issues of the program that wrote it; `toolkit check RECIPE` may know more."
@@ -299,12 +311,18 @@ class Explanation:
 
 def _where(lines: Sequence[str], likeliest: str, known: Words) -> str:
     """Where to look for what nobody has described: the module that raised it, and the recipe's keys that it names."""
-    raised = [each for each in exceptions(lines, known.prefix) if _without_prefix(lines[each.at], known) == likeliest]
+    raised = [each for each in exceptions(lines, known.prefix) if _message(lines[each.at], known) == likeliest]
     modules = dict.fromkeys(each.module for each in raised if each.module)
     keys = dict.fromkeys(_key(name, known) for name in named_settings(likeliest) if name in known.settings)
     said = [_RAISED_IN.format(module=", ".join(modules))] if modules else []
+    said += [_FAULT.format(version=_version(lines, known))] if any(map(is_fault, raised)) else []
     said += [_NAMES.format(keys=", ".join(keys))] if keys else []
     return " ".join([*said, _LOOK])
+
+
+def _version(lines: Sequence[str], known: Words) -> str:
+    found = next(filter(None, map(known.version.search, reversed(lines))), None)
+    return f" ({found[found.lastindex or 0]})" if found else ""
 
 
 def _key(name: str, known: Words) -> str:

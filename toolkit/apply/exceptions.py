@@ -51,6 +51,11 @@ _REFUSES = (
 _REFUSING = frozenset(
     {"AssertionError", "NotImplementedError", "RuntimeError", "ValidationError", "ValueError", "Value error"}
 )
+# What a program raises where it is wrong itself, or meets what its authors did not expect.
+_FAULTS = frozenset(
+    {"AssertionError", "AttributeError", "IndexError", "KeyError", "NameError", "TypeError", "UnboundLocalError"}
+)
+_HAS_NOT = "has no attribute"
 # What happened outside of the program, wherever it was raised: files, networks, other processes.
 _OF_THE_SYSTEM = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, OSError)
@@ -166,6 +171,11 @@ def _at_work() -> re.Pattern[str]:
     return re.compile(rf"(?:^|/)(?:{_engines()}|torch|transformers)\w*/")
 
 
+@cache
+def _of_an_engine() -> re.Pattern[str]:
+    return re.compile(rf"(?:^|/)(?:{_engines()})\w*/")
+
+
 def _engines() -> str:
     return "|".join(sorted({name.partition("-")[0] for name in engine_registry.engines()}))
 
@@ -179,7 +189,7 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
         return None
     if _command().search(raised.says):
         return None
-    if raised.kind in _REFUSING:
+    if raised.kind in _REFUSING or (raised.kind == "AttributeError" and _HAS_NOT not in raised.says):
         says = _PATH.sub("", raised.says)
         named = [name for name in named_settings(says) if name in settings and _TELLING.search(name)]
         for subject in subjects:
@@ -194,6 +204,11 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
     working = raised.frames if at_work else ()
     worked = (each for frame in working for each in subjects if each.within and each.within.search(frame))
     return next(chain(raised_it, refused, worked), None)
+
+
+def is_fault(raised: Raised) -> bool:
+    """Whether it shows a fault within an engine, rather than a setting that it refuses."""
+    return raised.kind in _FAULTS and _of_an_engine().search(raised.module) is not None
 
 
 def named_settings(says: str) -> list[str]:

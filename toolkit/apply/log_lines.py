@@ -111,8 +111,12 @@ def _messages(document: Any) -> Iterator[str]:
 LONGEST_LINE = 2_000
 """Characters of a line that are read: patterns are tried at each of them."""
 
-_SOUNDS_BAD = Pattern(r"\b(error|fatal|failed|failure|exception|denied|refused|cannot|killed|aborted|panic)\b")
-ERROR_LINE = Pattern(r"(\b[A-Z]\w*(Error|Exception)(: .+|$)|(?<!original )\berror: .+|\bValue error, .+)")
+_SOUNDS_BAD = Pattern(
+    r"\b(error|fatal|failed|failure|exception|denied|refused|cannot|killed|died|crashed|aborted|panic)\b"
+)
+ERROR_LINE = Pattern(
+    r"(\b[A-Z]\w*(Error|Exception)(: .+|\((['\"].*)?\)$|$)|(?<!original )\berror: .+|\bValue error, .+)"
+)
 
 # The end is kept as it is: a shorter log is read whole.
 _END_LINES, _END_CHARACTERS = 20_000, 2_000_000

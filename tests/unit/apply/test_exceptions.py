@@ -236,6 +236,41 @@ def test_of_an_unknown_error_its_module_and_the_keys_that_it_names_are_told() ->
     assert "names engine.max_num_seqs, `block-size` in engine.args:" in found.hint
 
 
+STARTED = "INFO 10-12 09:14:02 [core.py:1] Initializing a V1 LLM engine (v0.11.2) with config: model='a'\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "module", "is_fault"),
+    [
+        ("IndexError: list index out of range", "vllm/v1/worker/gpu_model_runner", True),
+        ("AssertionError", "vllm/v1/worker/gpu/attn_utils", True),
+        ("RuntimeError: nobody ever wrote this", "vllm/v1/worker/gpu_model_runner", False),
+        ("IndexError: list index out of range", "somebody/else", False),
+    ],
+)
+def test_an_unknown_error_of_a_program_that_is_wrong_itself_is_called_so(
+    error: str, module: str, is_fault: bool
+) -> None:
+    found = toolkit.explain(STARTED + traceback(error, module))
+    assert found.cause is None
+    assert f"raised in {module}." in found.hint
+    assert ("a fault within the engine (0.11.2)" in found.hint) == is_fault
+
+
+def test_the_module_of_an_exception_with_a_dotted_name_is_told() -> None:
+    assert "raised in somebody/else." in toolkit.explain(traceback("a.b.LookupError: c", "somebody/else")).hint
+
+
+@pytest.mark.parametrize(
+    ("function", "cause"), [("forward", "speculation"), ("load_weights", "tensors"), ("weight_loader", "tensors")]
+)
+@pytest.mark.parametrize("model", ["llama_eagle3", "qwen3_dflash", "deepseek_mtp"])
+def test_what_the_model_of_a_drafter_raises_is_about_drafting(model: str, function: str, cause: str) -> None:
+    module = f"vllm/model_executor/models/{model}"
+    log = traceback("RuntimeError: nobody ever wrote this", module).replace("somewhere", function)
+    assert toolkit.explain(log).cause == cause
+
+
 @pytest.mark.parametrize(
     ("said", "cause", "meaning"),
     [

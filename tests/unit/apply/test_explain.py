@@ -96,6 +96,15 @@ libraries below it were read in their sources. Asked once, 36 of the 49 that tel
 requests, 13 of 20 of starts, 4 of 7 of servers that died; 1 of all 58 wrongly, mended after that. Then refusals were
 narrowed to answers of vLLM's own form, with words of its sources: 26 of 49 (9 of 22 of requests), 1 of 58 wrongly.
 
+`classes-*.json` (2026-11-28) were drawn of vLLM, clusters, SageMaker, Neuron and trainers, labelled before they were
+asked, without what stood in a set above already (where the source ends within a line, the line
+was filled in):
+
+* `classes-building`, from which rules for whole classes were made: 26 of 41 named before, 3 of all 44 wrongly (a script
+  that was started alone, weights that do not fit a layer, a missing header); 34 after, none wrongly.
+* `classes-held-out`: 19 of 31 before, 4 of all 32 wrongly (shapes that do not fit were always the drafter's); 21 (68 %)
+  when it was asked once, 2 wrongly, mended after that. Whoever drew and labelled it also made the rules.
+
 What was tried and left out: the nearest of the labelled messages where no rule names a cause (TF-IDF and naive Bayes
 over words, identifiers and pairs of them, with the entries' own words). Learnt from the messages of the day and asked
 of the 143 telling ones of these three rounds that the rules of the day did not name (and of 27 that tell nothing), it
@@ -531,6 +540,50 @@ def test_of_what_is_unknown_the_likeliest_lines_are_shown() -> None:
     assert found.cause is None
     assert found.message == "the cause is not known; the likeliest line: KeyError: 'layers.7'"
     assert found.evidence == ("KeyError: 'layers.7'", "ValueError: first", "cannot reach the moon")
+
+
+@pytest.mark.parametrize(
+    ("log", "likeliest"),
+    [
+        ("ERROR 10-12 09:14:02 [a.py:1] KeyError('nobody')", "KeyError('nobody')"),
+        ("ERROR 10-12 09:14:02 [a.py:1] AssertionError()", "AssertionError()"),
+        ("Worker proc VllmWorker-1 died unexpectedly, shutting down executor.", "Worker proc VllmWorker-1 died"),
+    ],
+)
+def test_an_error_is_found_in_another_form(log: str, likeliest: str) -> None:
+    assert f"the likeliest line: {likeliest}" in toolkit.explain(log).message
+
+
+def test_of_an_error_without_a_sentence_its_source_is_shown() -> None:
+    found = toolkit.explain("ValueError: first\n    assert moon is not None\nAssertionError\n")
+    assert found.evidence == ("AssertionError", "assert moon is not None", "ValueError: first")
+
+
+@pytest.mark.parametrize("beside", ["speculative_config=None", "speculative_config={'model': 'a'}"])
+def test_shapes_that_do_not_fit_are_the_drafters_only_where_one_drafts(beside: str) -> None:
+    found = toolkit.explain(f"non-default args: {beside}\nRuntimeError: The size of tensor a (768) must match b")
+    assert found.cause == "hidden-size"
+    assert ("no line tells of a drafter" in found.hint) == beside.endswith("None")
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "edit"),
+    [
+        (
+            "RuntimeError: The NVIDIA driver on your system is too old",
+            "cuda-driver",
+            "on a cluster with the nodes' image",
+        ),
+        ("ValueError: environment variable RANK expected, but not set", "rendezvous", "torchrun"),
+        ("RuntimeError: Assertion error (csrc/jit/compiler.hpp:7): a", "kernel-build", "VLLM_USE_DEEP_GEMM"),
+        ("api_server.py: error: unrecognized arguments: serve", "entrypoint", "toolkit build"),
+        ("ValueError: VLLM_PORT 'tcp://10.0.0.1:80' appears to be a URI", "flag-value", "enableServiceLinks: false"),
+    ],
+)
+def test_words_that_tell_more_than_their_cause_have_an_edit_of_their_own(log: str, cause: str, edit: str) -> None:
+    found = toolkit.explain(log)
+    assert found.cause == cause
+    assert edit in found.hint
 
 
 def test_nothing_is_likely_in_a_log_without_errors() -> None:
