@@ -18,8 +18,9 @@ from toolkit.loading import load
 from toolkit.platforms import doctor
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
-from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, check_trust, find_role
+from toolkit.platforms.sagemaker.role import check_trust, find_role
 from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.access import ROLE_VARIABLE
 
 SAGEMAKERS = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
 PERSONS = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"}, "Action": "sts:AssumeRole"}

@@ -20,6 +20,7 @@ from standin import ACCOUNT, StandIn
 
 import toolkit
 from toolkit.api.deployment import read_plan
+from toolkit.api.handles import speculation_in_words
 from toolkit.api.registering import RegisteredVersion
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
@@ -260,9 +261,16 @@ def test_what_cannot_be_registered_is_said(recipe: Path) -> None:
         toolkit.register(recipe, group="a_b")
     with pytest.raises(UsageError, match=r"p-eagle.yaml:\d+: platform.name: `local` has no model registry"):
         toolkit.register("tiny/p-eagle", group=GROUP)
-    for told in ({"target": "org/another"}, {"speculation": "p-eagle K=3"}):
-        other = replace(example(), setting={**example().setting, **told})
-        with pytest.raises(UsageError, match=f"the report is of .*{next(iter(told.values()))}"):
+    loaded = toolkit.load(recipe)
+    target, drafts = str(loaded.target), speculation_in_words(loaded)
+    for of, by, message in (
+        ("org/another", drafts, f"org/another with {drafts}, the recipe of {target}"),
+        (target, "p-eagle K=3", "with p-eagle K=3"),
+        (target, f"{drafts}, drafts accepted by chance", "drafts accepted by chance"),
+        (target, "", "with no speculation"),
+    ):
+        other = replace(example(), setting={"target": of, "speculation": by})
+        with pytest.raises(UsageError, match=f"the report is of .*{message}"):
             registered(recipe, report=other)
     (recipe.parent / "prompts.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(toolkit.ToolkitError):

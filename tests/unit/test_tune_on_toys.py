@@ -16,12 +16,12 @@ from tuned_arms import report_at
 
 import toolkit
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.steps import Steps
+from toolkit.api.steps import STEPS, Steps
 from toolkit.api.tuning import tune
 from toolkit.apply.progress import Silent
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.registry import EngineEntry
-from toolkit.errors import InvocationError, RecipeError, UsageError
+from toolkit.errors import InvocationError, PlatformError, RecipeError, UsageError
 from toolkit.loading import load
 from toolkit.measure.report import BenchReport
 from toolkit.version import __version__
@@ -327,6 +327,19 @@ def test_another_recipe_that_cannot_be_served_takes_nothing_from_the_others(reci
     with pytest.raises(InvocationError):
         tune(other, k=[], arms=[recipe], _steps=Steps(measure=dying), progress=Silent())
     assert SESSION.box.holds == {}
+
+
+def test_another_recipe_that_cannot_be_removed_ends_the_run_as_it_is_billed(recipe: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(RECIPE.replace("spinner", "other"))
+
+    def forbidden(of: Any, **asked: Any) -> Any:
+        if of.name.endswith("arm0"):
+            raise PlatformError("AccessDenied: DeleteEndpoint")
+        return STEPS.destroy(of, **asked)
+
+    with pytest.raises(PlatformError, match="AccessDenied: DeleteEndpoint"):
+        tune(recipe, k=[4], arms=[other], _steps=Steps(measure=Bench(), destroy=forbidden), progress=Silent())
 
 
 def test_what_another_recipe_does_is_not_kept_as_the_recipes_own(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.api.context import require_default_share
-from toolkit.api.fitting import fit
+from toolkit.api.fitting import fit_models, read_facts
 from toolkit.catalog import lookup
 from toolkit.display import bullets, card, table
 from toolkit.errors import ToolkitError, UsageError
@@ -204,12 +204,13 @@ def _fits(recipe: Recipe, speeds: Sequence[Speeds]) -> tuple[Sequence[Fit], list
     """How the models fit each type; where they cannot be sized, the measured types hold them, and a note says so."""
     if not recipe.platform_rules.facts.has_instance_types:
         return (), []
+    _, models = read_facts(recipe)
     try:
-        return fit(recipe).fits, []
+        return fit_models(recipe, models, recipe.name).fits, []
     except ToolkitError as error:
         measured = [found for one in speeds if (found := recipe.platform_rules.instance(one.instance))]
         held = [Fit(one.name, one.accelerator_count, 1, True, price_per_hour=hourly(recipe, one)) for one in measured]
-        return held, [f"{error.message}: its KV cache counts as large enough, and only measured types count"]
+        return held, [f"{error.message}: the KV cache of each measured type counts as large enough; no other counts"]
 
 
 def _traffic(
@@ -226,6 +227,9 @@ def _traffic(
     if (traffic is None) == (rate is None):
         raise UsageError("give the traffic or a rate", hint="Write --traffic trace.jsonl, or --rate 5/s.")
     if traffic is not None:
+        if str(traffic).startswith("s3://"):
+            hint = f"Copy the files into one, and give its path: aws s3 cp --recursive {traffic} …"
+            raise UsageError("`advise` reads traffic from this machine only", hint=hint)
         trace = busiest(read_trace(os.fspath(traffic)))
         placed, notes = [(one.request, one.where) for one in trace.requests], [*trace.notes]
     else:
@@ -248,8 +252,8 @@ def _traffic(
             written = recipe.lines.get("engine.max_model_len")
             limit = f"engine.max_model_len of {recipe.path}:{written}" if written else f"the limit of {recipe.target}"
             message = f"{where}: {one.prompt_tokens} + {one.answer_tokens} tokens, and {limit} is {longest}"
-            edit = "Raise max_model_len, or leave" if written else "Leave"
-            raise UsageError(message, hint=f"{edit} such requests out of the traffic.")
+            edit = "Raise max_model_len" if written else "Write engine.max_model_len, if it takes more"
+            raise UsageError(message, hint=f"{edit}, or leave such requests out of the traffic.")
     return tuple(one for one, _ in placed), notes
 
 

@@ -121,9 +121,16 @@ def fit(recipe: str | os.PathLike[str] | Recipe, *, instances: Sequence[str] = (
     `recipe` may be a .lock.json file, which is sized with the engine's defaults; `instances` are types to look at,
     by default all. Sorted by the price of the instance (`price`) or of a million tokens of KV cache (`kv-price`).
     """
+    loaded, models = read_facts(recipe)
+    return fit_models(loaded, models, str(recipe), instances=instances, sort=sort)
+
+
+def fit_models(
+    loaded: Recipe | None, models: Lock, recipe: str, *, instances: Sequence[str] = (), sort: Order = "price"
+) -> Fits:
+    """`fit` of models that were read. Raises ToolkitError for those that cannot be sized."""
     from toolkit.sizing.fit import fits, sizable
 
-    loaded, models = _read(recipe)
     models, problem = sizable(models)
     asking = loaded or engine_registry.engine_rules(lookup.default_engine())
     rows = fits(asking, models, _instances(instances, loaded), sort)
@@ -132,7 +139,7 @@ def fit(recipe: str | os.PathLike[str] | Recipe, *, instances: Sequence[str] = (
         if problem
         else []
     )
-    return Fits(loaded.name if loaded else str(recipe), rows, (*unsized, *_notes(rows)))
+    return Fits(loaded.name if loaded else recipe, rows, (*unsized, *_notes(rows)))
 
 
 def fit_cells(one: Fit) -> tuple[str, ...]:
@@ -171,7 +178,7 @@ def _notes(rows: Sequence[Fit]) -> Iterator[str]:
         )
 
 
-def _read(source: str | os.PathLike[str] | Recipe) -> tuple[Recipe | None, Lock]:
+def read_facts(source: str | os.PathLike[str] | Recipe) -> tuple[Recipe | None, Lock]:
     """The recipe and its models' facts. The recipe is None for a lock file."""
     from toolkit.loading import load
     from toolkit.platforms.elsewhere import open_files

@@ -113,14 +113,20 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     )
 
 
+def speculation_in_words(recipe: Recipe) -> str:
+    """The speculation as a report says it, empty without one."""
+    if recipe.speculation is None:
+        return ""
+    by_batch = ", by batch size" if recipe.speculation.schedule else ""
+    by_chance = ", drafts accepted by chance" if recipe.synthetic_acceptance_length else ""
+    return f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}{by_batch}{by_chance}"
+
+
 def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
     """What a report says of the engine, the speculation and the hardware."""
     facts = {"engine": f"{recipe.engine.name} {recipe.engine.version}", "target": str(recipe.target)}
-    if recipe.speculation:
-        by_batch = ", by batch size" if recipe.speculation.schedule else ""
-        facts["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}{by_batch}"
-        if recipe.synthetic_acceptance_length:
-            facts["speculation"] += ", drafts accepted by chance"
+    if drafts := speculation_in_words(recipe):
+        facts["speculation"] = drafts
     return facts | ({"instance types": ", ".join(recipe.platform.types)} if has_instances else {})
 
 

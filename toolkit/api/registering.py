@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from toolkit import documents
 from toolkit.api.context import complete_recipe, find_unpinned, open_for, recipe_file, record_on
+from toolkit.api.handles import speculation_in_words
 from toolkit.api.outside import OUTSIDE
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession, Platform
 
 Status = Literal["PendingManualApproval", "Approved", "Rejected"]
+_NO = "no speculation"
 _WORDS = {"create": "registered", "update": "its status was changed", "reuse": "was registered already"}
 
 
@@ -115,12 +117,13 @@ def _registry(recipe: Recipe) -> ModelRegistry:
 
 def _require_own(proof: BenchReport, recipe: Recipe) -> None:
     """Raise UsageError for a report that tells of another target or speculation. Where a model lies may differ."""
-    own, setting = recipe.speculation, proof.setting
-    drafts = f"{own.method} K={own.num_speculative_tokens}" if own else None
-    told = str(setting.get("target", recipe.target)), str(setting.get("speculation", drafts))
-    same = _last_part(told[0]) == _last_part(str(recipe.target)) and told[1].partition(",")[0] == str(drafts)
-    if not same:
-        message = f"the report is of {told[0]} with {told[1]}, the recipe of {recipe.target} with {drafts}"
+    if "target" not in proof.setting:  # of a URL, or of an endpoint without its recipe
+        return
+    target, drafts = str(proof.setting["target"]), str(proof.setting.get("speculation", ""))
+    wanted = speculation_in_words(recipe)
+    if _last_part(target) != _last_part(str(recipe.target)) or drafts != wanted:
+        of, no = f"{target} with {drafts or _NO}", f"{recipe.target} with {wanted or _NO}"
+        message = f"the report is of {of}, the recipe of {no}"
         raise UsageError(message, hint=f"Measure this one: toolkit prove {recipe.path} --json > proof.json")
 
 

@@ -85,6 +85,10 @@ class Trials:
         write_whole(path, json.dumps(report.to_dict()), 0o600)
         return report
 
+    def remains(self, setting: Setting) -> bool:
+        """Whether it was deployed and could not be removed."""
+        return (self._deployed / setting.recipe.name).exists()
+
     def _may_remove(self, name: str) -> bool:
         """Whether tuning made such an endpoint: a file alone shall not have another one removed."""
         return is_tuned(name, self._recipe) or name == self._recipe.baseline().name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,6 @@ from toolkit.loading import RecipeLike, complete, load, on_platform, read
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.expected import reports_drafts
 from toolkit.measure.find_k import Point, find_k
-from toolkit.measure.report import BenchReport
 from toolkit.measure.settings import Setting, from_recipe, of_method, with_k, with_schedule
 from toolkit.measure.tune import (
     Aim,
@@ -88,10 +87,10 @@ def tune(
     measure = partial(_steps.measure, workloads=workloads, concurrency=concurrency, seconds=seconds, progress=progress)
     own, others, notes = _settings(loaded, k, [load(arm) for arm in arms], methods)
     with Trials(loaded, replace(_steps, measure=measure), asked, progress) as trials:
-        tuning = _Tuning(loaded, aim, trials.report)
+        tuning = _Tuning(loaded, aim, trials)
         tuning.find_k(own)
         for setting in others:
-            tuning.add_other(setting)
+            tuning.try_other(setting)
         if len(concurrency) > 1:
             tuning.try_schedule()
         best = tuning.best()
@@ -114,11 +113,11 @@ def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
 class _Tuning:
     """The candidates of one run, as they are measured."""
 
-    def __init__(self, recipe: Recipe, aim: Aim, report: Callable[[Setting, int], BenchReport]) -> None:
+    def __init__(self, recipe: Recipe, aim: Aim, trials: Trials) -> None:
         self.recipe, self.aim = recipe, aim
         self.candidates: list[Candidate] = []
         self.notes: list[str] = []
-        self._report = report
+        self._trials = trials
         self._settings: dict[str, Setting] = {}
         self._predictions: Mapping[str, Mapping[Point, float]] = {}
         self._schedule_pays: bool | None = None
@@ -139,7 +138,7 @@ class _Tuning:
         self._predictions = {settings[k].name: _speedups(speeds) for k, speeds in search.predicted.items()}
 
     def add(self, setting: Setting) -> Candidate:
-        report, speculation = self._report(setting, 1), setting.speculation
+        report, speculation = self._trials.report(setting, 1), setting.speculation
         self._settings[setting.name] = setting
         k, schedule = speculation.num_speculative_tokens, tuple(speculation.schedule)
         added = Candidate(setting.name, k, report, setting.keys, schedule)
@@ -147,12 +146,15 @@ class _Tuning:
         self.notes += [f"{added.name} does not count: {fault}" for fault in added.faults]
         return added
 
-    def add_other(self, setting: Setting) -> None:
-        """Another method or recipe. One that cannot be served takes nothing from what is known of the others."""
+    def try_other(self, setting: Setting) -> None:
+        """Another method or recipe. One that cannot be served takes nothing from what is known of the others.
+
+        Raises PlatformError where it remains deployed, and billed, or nothing else is known.
+        """
         try:
             self.add(setting)
         except PlatformError as error:
-            if not self.candidates:
+            if not self.candidates or self._trials.remains(setting):
                 raise
             self.notes.append(f"{setting.name} could not be measured: {error.message}. {error.hint}".rstrip())
 
@@ -185,7 +187,7 @@ class _Tuning:
         if others := perhaps_as_good(chosen, usable):
             alike = ", ".join(others)
             self.notes.append(f"Perhaps as good, by their intervals: {alike}. More --time tells them apart.")
-        again = replace(chosen, report=self._report(self._settings[chosen.name], 2), predicted={}, measurement=2)
+        again = replace(chosen, report=self._trials.report(self._settings[chosen.name], 2), predicted={}, measurement=2)
         self.candidates.append(again)
         if choose([again], self.aim):
             return again

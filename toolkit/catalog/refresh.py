@@ -99,17 +99,18 @@ class _Withheld(_Failed):
     """It answered that there is no such document, or not for everybody: asking again will not help."""
 
 
-# Of a host that does not answer: it is asked for a hundred documents, and each would wait as long.
+# Of a host that cannot be reached: it is asked for a hundred documents, and each would wait as long.
 _UNANSWERED = (httpx.TimeoutException, httpx.ConnectError, httpx.ProxyError)
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """`silent` are the hosts that did not answer, with what was seen of that; they are not asked again."""
+    """`reached` are the hosts that have answered, `silent` the others, with why, which are not asked again."""
 
     client: httpx.Client
     sources: Sources
     today: date
+    reached: set[str] = field(default_factory=set)
     silent: dict[str, str] = field(default_factory=dict)
 
     def get(self, url: str, model: type[T], **headers: str) -> T:
@@ -133,10 +134,14 @@ class _Reader:
         try:
             response = documents.request(self.client, "GET", url, limits, headers=headers)
         except _UNANSWERED as error:
-            self.silent[host] = f"{host} does not answer: {error or type(error).__name__}"
-            raise _Failed(f"{url}: {self.silent[host]}") from error
+            at = error.request.url.netloc.decode()  # another host, behind a redirect
+            why = f"{at} cannot be reached: {error or type(error).__name__}. {documents.connection_hint(error, '')}"
+            if at not in self.reached:
+                self.silent[at] = why.rstrip(". ")
+            raise _Failed(f"{url}: {why.rstrip('. ')}") from error
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
             raise _Failed(f"{url}: {error or type(error).__name__}") from error
+        self.reached.update((host, response.url.netloc.decode()))
         if not response.is_success:
             kind = _Withheld if response.status_code in _WITHHELD else _Failed
             raise kind(f"{url} answered {response.status_code} {response.reason_phrase}")

@@ -47,7 +47,8 @@ def deploy(
     saved: Annotated[
         Path | None,
         typer.Option(
-            "--plan", help="Apply a plan saved by `toolkit plan --out`; refused if its recipe has changed since."
+            "--plan",
+            help="Apply a plan saved by `toolkit plan --out`; refused if the recipe, or what runs, has changed since.",
         ),
     ] = None,
     baseline: Baseline = False,
@@ -255,7 +256,7 @@ def watch(
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the acceptance of live traffic with the recipe's evidence. For cron: exit code 1 if it is lower."""
+    """Compare the acceptance of live traffic with the recipe's evidence. For cron: exit code 1 below 80 % of it."""
     watched = toolkit.watch(name, minutes=minutes, platform=platform)
     answer(watched.to_dict(), as_json, lambda: repr(watched), yes=watched.ok)
 

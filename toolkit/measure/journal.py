@@ -119,7 +119,7 @@ class Journal:
     """The results of one measurement, readable by its owner only: they contain the answers' texts.
 
     `setting` is all that decides what is measured; a file with results of another setting is refused. Where the file
-    cannot be written, or another measurement writes to it, this one goes on without, and `notes` says so.
+    cannot be written, or another process changes it meanwhile, the measurement goes on without, and `notes` says so.
     """
 
     def __init__(self, path: Path, setting: Mapping[str, Any]) -> None:
@@ -167,7 +167,7 @@ class Journal:
             self.path.touch(mode=0o600)
             with self.path.open("ab") as stream:
                 if stream.tell() != self._end:  # its results would name our prompts by its numbers
-                    self.notes = (f"results were not saved to {self.path}: another measurement writes to it",)
+                    self.notes = (f"results were not saved to {self.path}: another process has changed it",)
                     return
                 if stream.tell() == 0:
                     set_mode(stream, self.path, 0o600)

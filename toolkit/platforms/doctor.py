@@ -18,7 +18,8 @@ from toolkit.memory import free_bytes
 from toolkit.platforms.local.machine import runs_here
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, find_role
+from toolkit.platforms.sagemaker.role import STUDIO_METADATA, find_role
+from toolkit.platforms.sagemaker.rules.access import ROLE_VARIABLE
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.platforms.sagemaker.session import SESSION, has_credentials
 from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_command

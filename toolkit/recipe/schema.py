@@ -181,7 +181,8 @@ class ContainerSection(Section):
     )
     wheels: list[Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*==[\w.!+]+$")]] = Field(
         default_factory=list,
-        description="packages to add, as name==version, with what they depend on; `toolkit lock` pins their hashes",
+        description="packages to add, as name==version; what they depend on is not installed: list it too; "
+        "`toolkit lock` pins their hashes",
     )
     bake_drafter: StrictBool = Field(False, description="put the drafter into the image, so that no start fetches it")
     builder: Literal["append", "docker", "buildah", "codebuild"] | None = Field(

@@ -195,7 +195,7 @@ def divided(recipe: Recipe, tensor_parallel: int) -> Recipe:
 def copies(recipe: Recipe) -> int:
     """How many copies of the engine share the requests; what is no whole number counts as 1, as its check tells."""
     written = str(recipe.engine.args.get(DATA_PARALLEL, 1))
-    return int(written) if written.isdecimal() else 1
+    return max(1, int(written)) if written.isdecimal() else 1
 
 
 def has_enough(recipe: Recipe, instance: Instance) -> bool:

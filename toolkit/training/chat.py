@@ -181,7 +181,7 @@ def load_chat(target: str, revision: str = "main", renderer: Renderer | None = N
     return Chat(tokenizer, _end_tokens(target, revision, tokenizer), _template_file(target), renderer)
 
 
-_TOKENIZER_HINT = "See that its tokenizer.json and tokenizer_config.json are those that the model's publisher made."
+_TOKENIZER_HINT = "Check that its tokenizer.json and tokenizer_config.json are those that the model's publisher made."
 
 
 def _template_file(target: str) -> str:
@@ -193,7 +193,7 @@ def _template_file(target: str) -> str:
 def _end_tokens(target: str, revision: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     found = None
     if not Path(target).is_dir() or (Path(target) / "generation_config.json").is_file():  # a model may have none
-        with reading(f"generation_config.json of {target}", "See that it is as the model's publisher made it.", target):
+        with reading(f"generation_config.json of {target}", "Check that it is as its publisher made it.", target):
             found = GenerationConfig.from_pretrained(target, revision=revision).eos_token_id
     ends = found if isinstance(found, list) else [found]
     if not all(isinstance(token, int | None) for token in ends):

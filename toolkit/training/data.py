@@ -117,7 +117,7 @@ def read_draft_vocabulary(job: TrainingJob) -> Vocabulary | None:
 def _vocab_size(job: TrainingJob) -> int:
     """How many tokens the target has."""
     with reading(
-        f"config.json of {job.target}", "See that it is that of a language model that transformers knows.", job.target
+        f"config.json of {job.target}", "Check that it is that of a language model that transformers knows.", job.target
     ):
         config = AutoConfig.from_pretrained(job.target, revision=job.target_revision or "main")
         return int(config.get_text_config().vocab_size)

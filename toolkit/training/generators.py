@@ -116,7 +116,7 @@ class FromServer:
             problem = f"answered {answer.status_code}"
             if answer.status_code not in _TRANSIENT and answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
                 break
-        hint = "See that it serves the target under that name. Answers so far are kept: start again to go on."
+        hint = "Check that it serves the target under that name. Answers so far are kept: start again to go on."
         raise PlatformError(f"{self._client.base_url} {problem}", hint=hint)
 
     def _answer(self, question: Question, content: bytes) -> Answer | None:

@@ -60,7 +60,7 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     if vocabulary:
         head.load_vocab_mappings(vocabulary.t2d, vocabulary.d2t)
     what = f"the weights of the target {job.target}"
-    with reading(what, "See that its files are complete.", job.target), warnings.catch_warnings():
+    with reading(what, "Check that its files are complete.", job.target), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a norm without weights, in whose place the target's own is put below
         head.load_verifier_weights()
     head.lm_head.weight.requires_grad_(job.method not in KEEP_OUTPUT)
@@ -72,7 +72,10 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
 
 
 def require_size(job: TrainingJob) -> None:
-    """Raise UsageError for a head that cannot be made, or to start from one of another size: by its files' headers."""
+    """Raise UsageError for a head that cannot be made, or to start from one of another size.
+
+    Of a head the files' headers are read, of the target's own block (`mtp`) all of it.
+    """
     with torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of weights that have no place there
         head = _new_head(job, _former(job), job.draft_vocab_size)
@@ -127,7 +130,7 @@ def _mask_token(job: TrainingJob, former: PretrainedConfig | None, target: Pretr
 def target_config(job: TrainingJob) -> PretrainedConfig:
     """The config of the target's language model. Raises UsageError."""
     with reading(
-        f"config.json of {job.target}", "See that it is that of a language model that transformers knows.", job.target
+        f"config.json of {job.target}", "Check that it is that of a language model that transformers knows.", job.target
     ):
         return get_verifier_config(job.target)
 

@@ -40,15 +40,15 @@ def with_local_target(job: TrainingJob, download: Callable[..., str] = snapshot_
         folder = download(job.target, revision=job.target_revision, allow_patterns=_TARGET_FILES)
     except (OSError, ValueError) as error:
         at = f" at {job.target_revision}" if job.target_revision else ""
-        hint = "See that target.model is a folder or a hub id, that the hub is reached, and that HF_TOKEN may read it."
+        hint = "Check that target.model is a folder or a hub id, that the hub answers, and that HF_TOKEN may read it."
         raise HubError(f"the target {job.target}{at} cannot be downloaded: {error}", hint=hint) from error
     return job.model_copy(update={"target": folder})
 
 
 def load_target(target: str, revision: str = "main", dtype: str = "auto") -> PreTrainedModel:
     """The target in transformers, on the GPU if there is one. Raises UsageError."""
-    hint = "See that it is a language model that transformers knows, and is complete. The engine reads what it serves "
-    hint += "without further packages, quantized or not: write `states: engine`."
+    hint = "Check that it is a language model that transformers knows, and is complete. The engine reads what it "
+    hint += "serves without further packages, quantized or not: write `states: engine`."
     with reading(f"the target {target}", hint, target):
         model = AutoModelForCausalLM.from_pretrained(target, revision=revision, dtype=dtype)
     device: Any = "cuda" if torch.cuda.is_available() else "cpu"

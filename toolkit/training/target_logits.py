@@ -61,7 +61,7 @@ def target_logits(target: str, drafted: Tensor | None = None) -> TargetLogits:
 
     Only its own few tensors are read.
     """
-    with reading(f"the target {target}", "See that it is a language model that transformers knows.", target):
+    with reading(f"the target {target}", "Check that it is a language model that transformers knows.", target):
         config = AutoConfig.from_pretrained(target)  # nosec B615
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
@@ -102,4 +102,4 @@ def no_norm(base: Any) -> UsageError:
 
 
 OTHER_TARGET = "A head cannot be trained for this target; use a drafter that needs no training, such as ngram."
-_HINT = "See that the target's files are complete, and that its weights are *.safetensors."
+_HINT = "Check that the target's files are complete, and that its weights are *.safetensors."

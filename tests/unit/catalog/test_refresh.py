@@ -577,8 +577,22 @@ def test_a_host_that_does_not_answer_is_asked_once(silence: Exception) -> None:
     )
 
     assert sorted(asked) == sorted({*asked})
-    assert f"huggingface.co does not answer: {silence}" in "\n".join(found.failed)
+    assert f"huggingface.co cannot be reached: {silence}" in "\n".join(found.failed)
     assert len(found.failed) == 5
+
+
+def test_a_host_that_has_answered_is_asked_again_after_one_silence() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if len(asked) == 4:
+            raise httpx.ReadTimeout("timed out")
+        return httpx.Response(200, json=[])
+
+    web = Outside(today=lambda: TODAY, open_web=lambda: httpx.Client(transport=httpx.MockTransport(answer)))
+    catalog_update(_outside=web)
+    assert len(asked) > 100
 
 
 def test_a_list_that_names_itself_as_its_next_page_ends(site: Site) -> None:

@@ -180,6 +180,8 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "engine.target-architecture", "error", "target.model", "hidden states of a `GPT2LMHeadModel`"),
         ([], {"target": config(architectures=["Qwen3ForSequenceClassification"])},
          "engine.no-generation", "error", "target.model", "classifies with a `Qwen3ForSequenceClassification`"),
+        ([], {"target": config(architectures=["BertModel"])},
+         "engine.no-generation", "error", "target.model", "classifies with a `BertModel`"),
         ([version("0.20.0")], {"target": config(vision_config={})},
          "engine.multimodal", "error", "engine.version", "text-only targets"),
         ([version("0.17.0"), ("16384", "32768")],
@@ -420,6 +422,10 @@ def test_copies_that_an_instance_has_no_gpus_for_are_told_with_the_types_that_ha
         ([version("0.29.0"), ("1024", "2048")], {"target": config(
             rope_parameters={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512})}),
         ([args("enable-auto-tool-choice: true, tool-call-parser: hermes")], {}),
+        # Other versions have it among those that generate.
+        ([NGRAM, version("0.25.0")], {"target": config(architectures=["AquilaModel"])}),
+        ([NGRAM], {"target": config(architectures=["UnlistedChatModel"])}),
+        ([NGRAM, args("runner: generate")], {"target": config(architectures=["UnlistedModel"])}),
     ],
 )  # fmt: skip
 def test_what_is_right_is_left_alone(tmp_path: Path, edits: list[tuple[str, str]], facts: Facts) -> None:

@@ -248,7 +248,14 @@ def test_a_request_beyond_the_targets_own_limit_is_told_where_the_recipe_has_non
     asked = edited(tmp_path, lambda engine: engine.pop("max_model_len")), *SLO, "--speeds", speeds
     assert run(["advise", *asked, *trace(tmp_path, request(0, prompt=200_000))]) == 2
     shown = " ".join(capsys.readouterr().err.split())
-    assert "trace.jsonl:1: 200000 + 200 tokens, and the limit of openai/gpt-oss-20b is 131072 Leave such" in shown
+    assert "trace.jsonl:1: 200000 + 200 tokens, and the limit of openai/gpt-oss-20b is 131072 Write engine" in shown
+
+
+def test_models_that_cannot_be_read_are_an_error(speeds: str, tmp_path: Path, capsys: Captured) -> None:
+    recipe = edited(tmp_path, lambda engine: None)
+    Path(recipe).with_suffix(".lock.json").write_text("{")
+    assert run(["advise", recipe, *SLO, "--rate", "1/s", "--speeds", speeds]) == 2
+    assert ".lock.json" in capsys.readouterr().err
 
 
 def test_models_that_cannot_be_sized_run_where_they_were_measured(
@@ -264,20 +271,30 @@ def test_models_that_cannot_be_sized_run_where_they_were_measured(
     known = document(capsys, "--rate", "1/s", "--speeds", speeds)["choices"][0]
     assert {one["instance"] for one in found["choices"]} == {"ml.g7e.2xlarge"}
     assert found["choices"][0]["price_per_hour"] == known["price_per_hour"]
-    assert "cannot estimate the memory of attention that compresses its cache: its KV cache" in found["notes"][0]
+    assert "attention that compresses its cache: the KV cache of each measured type" in found["notes"][0]
 
 
-def test_copies_of_the_engine_each_have_limits_of_their_own(tmp_path: Path, capsys: Captured) -> None:
+@pytest.mark.parametrize(
+    ("own", "more"),
+    [
+        ({"max_num_seqs": 4}, {}),
+        ({"max_num_batched_tokens": 128}, {}),
+        ({"max_model_len": 2048}, {"kv-cache-memory-bytes": 2**27}),
+    ],
+    ids=["requests", "tokens", "cache"],
+)
+def test_copies_of_the_engine_each_have_limits_of_their_own(
+    own: dict[str, int], more: dict[str, int], tmp_path: Path, capsys: Captured
+) -> None:
     speeds = write_report(tmp_path / "p5.json", report("ml.p5.48xlarge"))
-    few: dict[str, Any] = {"max_num_seqs": 4}
 
     def instances(**args: int) -> int:
-        recipe = edited(tmp_path, lambda engine: engine.update(few | {"args": engine["args"] | args}))
+        recipe = edited(tmp_path, lambda engine: engine.update(own | {"args": engine["args"] | more | args}))
         assert run(["advise", recipe, *SLO, "--rate", "20/s", "--speeds", speeds, "--json"]) == 0
         first: dict[str, int] = json.loads(capsys.readouterr().out)["choices"][0]
         return first["instances"]
 
-    assert instances(**{"data-parallel-size": 8}) < instances()
+    assert instances(**{"data-parallel-size": 8}) < instances() == instances(**{"data-parallel-size": 0})
 
 
 @pytest.mark.parametrize(
@@ -295,7 +312,7 @@ def test_copies_of_the_engine_each_have_limits_of_their_own(tmp_path: Path, caps
         ((*SLO, "--traffic", "trace.txt"), "its name ends in none of .jsonl"),
         (
             (*SLO, "--traffic", "s3://ours/captured/"),
-            "s3://ours/captured/ can be read only with a platform that has S3",
+            "reads traffic from this machine only",
         ),
         ((*SLO, "--rate", "5/s", "--speeds", "missing.json"), "missing.json cannot be read"),
         (("--slo", "tpot=fast", "--rate", "5/s"), "write ttft=0.5,tpot=50ms"),

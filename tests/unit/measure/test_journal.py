@@ -57,14 +57,14 @@ def test_a_prompt_stands_in_the_file_once_also_when_it_is_continued(tmp_path: Pa
     assert found[0].prompt_token_ids is found[2].prompt_token_ids
 
 
-def test_of_two_measurements_with_one_file_the_second_saves_nothing_and_says_so(tmp_path: Path) -> None:
+def test_of_two_measurements_with_one_file_only_one_saves_there_and_the_other_says_so(tmp_path: Path) -> None:
     first, second = Journal(tmp_path / "run.jsonl", {}), Journal(tmp_path / "run.jsonl", {})
     assert [*first.results(), *second.results()] == []
     first.add([RESULT])
     second.add([replace(RESULT, prompt_token_ids=(5, 6))])
     first.add([FAILED])
     assert list(Journal(tmp_path / "run.jsonl", {}).results()) == [RESULT, FAILED]
-    assert "another measurement writes to it" in second.notes[0]
+    assert "another process has changed it" in second.notes[0]
     assert not first.notes
 
 

@@ -6,6 +6,7 @@ import botocore.session
 
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.images import ECR_HOST
+from toolkit.platforms.sagemaker.keys import AwsPlatform
 
 
 def test_every_region_is_in_its_partition() -> None:
@@ -17,4 +18,5 @@ def test_every_region_is_in_its_partition() -> None:
     }
     accounts = [Account("1" * 12, region) for region in known]
     assert {here.region: (here.partition, here.domain) for here in accounts} == known
+    assert all(AwsPlatform(name="sagemaker", region=region).region for region in known), "as a recipe names it"
     assert {found[1] for here in accounts if (found := ECR_HOST.fullmatch(here.registry))} == known.keys()

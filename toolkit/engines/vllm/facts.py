@@ -220,9 +220,10 @@ def supports_eagle3(version: str, architecture: str) -> bool | None:
     return _listed(listing, "eagle3_targets", version, architecture)
 
 
-def target_known(version: str, architecture: str) -> bool | None:
-    """Whether that version's registry has it among the models that generate. `None`: version not in the data."""
-    return _listed(read("engines/vllm/models.json"), "targets", version, architecture)
+def generates(version: str, architecture: str) -> bool | None:
+    """Whether a registry of vLLM's has it among the models that generate. `None`: version not in the data."""
+    listing = read("engines/vllm/models.json")
+    return architecture in listing["targets"] if version in listing["versions"] else None
 
 
 def drafter_known(version: str, architecture: str) -> bool | None:

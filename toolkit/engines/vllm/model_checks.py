@@ -13,7 +13,7 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import newest_with
 from toolkit.engines.vllm.expert_checks import check_experts
-from toolkit.engines.vllm.facts import divides, facts, kv_group_factor, mask_token_keys, supports_eagle3, target_known
+from toolkit.engines.vllm.facts import divides, facts, generates, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.fields import whole_number
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version, loaded_architecture
 from toolkit.engines.vllm.setting_checks import STAGES, runs_on_v1
@@ -70,7 +70,7 @@ def _generation(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """An endpoint of a model that embeds or classifies starts, and answers no chat."""
     engine, named = recipe.engine, target.architecture
     chosen = "runner" in engine.args or "architectures" in _overrides(recipe)
-    if chosen or target_known(engine.version, named) is not False:
+    if chosen or generates(engine.version, named) is not False:
         return
     if named.endswith(_POOLING) and not named.endswith(_GENERATING):
         message = f"{engine.name} embeds or classifies with a `{named}`, and generates no text"

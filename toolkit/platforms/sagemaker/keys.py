@@ -54,7 +54,7 @@ class AwsPlatform(PlatformSection):
         description="seconds to wait for capacity, for all of `instance_types` together; default: 900 for each, at "
         "most 3600",
     )
-    region: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")] | None = Field(
+    region: Annotated[StrictStr, StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-[0-9]+$")] | None = Field(
         None, description="AWS region; default: your session's"
     )
     role: Annotated[StrictStr, StringConstraints(pattern=r"^(create|[\w+=,.@-]+|arn:aws[a-z-]*:iam::.+)$")] | None = (

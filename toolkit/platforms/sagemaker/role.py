@@ -17,12 +17,11 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing, unless
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.rules.access import PRINCIPAL
+from toolkit.platforms.sagemaker.rules.access import PRINCIPAL, ROLE_VARIABLE
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import RoleTypeDef
 
-ROLE_VARIABLE = "TOOLKIT_EXECUTION_ROLE"
 """Environment variable that names the execution role, as an ARN or a role name."""
 
 STUDIO_METADATA = Path("/opt/ml/metadata/resource-metadata.json")

@@ -11,6 +11,7 @@ from toolkit import documents
 from toolkit.planning.resources import Resource
 
 PRINCIPAL = "sagemaker.amazonaws.com"
+ROLE_VARIABLE = "TOOLKIT_EXECUTION_ROLE"
 """The service that takes execution roles; the same name in all partitions."""
 
 S3_ACTIONS: Mapping[str, str] = {

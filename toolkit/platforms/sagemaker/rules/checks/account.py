@@ -10,7 +10,7 @@ from typing import Any
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
 from toolkit.platforms.sagemaker.keys import aws, aws_rollout
-from toolkit.platforms.sagemaker.rules.access import PRINCIPAL
+from toolkit.platforms.sagemaker.rules.access import PRINCIPAL, ROLE_VARIABLE
 from toolkit.platforms.sagemaker.rules.checks.capacity import BoughtPlan, check_plans
 from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
 from toolkit.platforms.sagemaker.rules.checks.environment import check_types
@@ -22,7 +22,7 @@ _TRUST = {"Effect": "Allow", "Principal": {"Service": PRINCIPAL}, "Action": "sts
 _USUAL_SERVICES = ("ecr.api", "ecr.dkr", "logs")
 _SHOWN = 5
 NO_ROLE = "no execution role was found: none is set, and this is not a SageMaker Studio space"
-NO_ROLE_HINT = "Set `platform.role` or $TOOLKIT_EXECUTION_ROLE, or write `role: create` to create one."
+NO_ROLE_HINT = f"Set `platform.role` or ${ROLE_VARIABLE}, or write `role: create` to create one."
 
 
 @dataclass(frozen=True)
