@@ -176,9 +176,10 @@ def advise(
     named = [*tuned, *((str(path), Path(path)) for path in speeds)]
     served = {"engine": loaded.engine.name, "target": str(loaded.target)}
     found, notes = read_speeds(((name, load_report(path)) for name, path in named), loaded.method, served)
+    placed, more = _traffic(found, slo, traffic, rate, prompt_tokens, answer_tokens)
+    requests = tuple(one for one, _ in placed)
     there, unsized = _fits(loaded, found)
-    longest = loaded.engine.max_model_len or max((one.max_model_len for one in there), default=0)
-    requests, more = _traffic(loaded, found, slo, traffic, rate, prompt_tokens, answer_tokens, longest)
+    _require_room(loaded, placed, loaded.engine.max_model_len or max((one.max_model_len for one in there), default=0))
     options = [option for one in found for option in _options(loaded, one, there)]
     demand = Demand(requests, slo, lookup.platform(loaded.platform.name).endpoint_seconds if traffic else None)
     choices = demand.choose(options)
@@ -214,16 +215,14 @@ def _fits(recipe: Recipe, speeds: Sequence[Speeds]) -> tuple[Sequence[Fit], list
 
 
 def _traffic(
-    recipe: Recipe,
     speeds: Sequence[Speeds],
     slo: Slo,
     traffic: str | os.PathLike[str] | None,
     rate: float | None,
     prompt_tokens: int | None,
     answer_tokens: int | None,
-    longest: int = 0,
-) -> tuple[tuple[Request, ...], list[str]]:
-    """The requests, none of which has more than the `longest` tokens, if that is known, and what to say of them."""
+) -> tuple[Sequence[tuple[Request, str]], list[str]]:
+    """The requests, each with where it stands, and what to say of them."""
     if (traffic is None) == (rate is None):
         raise UsageError("give the traffic or a rate", hint="Write --traffic trace.jsonl, or --rate 5/s.")
     if traffic is not None:
@@ -247,6 +246,11 @@ def _traffic(
         last = placed[-1][0].at
         if last < seconds / 2:
             notes = [f"Only {last:.0f} s are simulated; a queue settles in {seconds:.0f} s: take a margin"]
+    return placed, notes
+
+
+def _require_room(recipe: Recipe, placed: Sequence[tuple[Request, str]], longest: int) -> None:
+    """Raise UsageError for a request of more than the `longest` tokens, if that is known (else 0)."""
     for one, where in placed:
         if longest and one.prompt_tokens + one.answer_tokens > longest:
             written = recipe.lines.get("engine.max_model_len")
@@ -254,7 +258,6 @@ def _traffic(
             message = f"{where}: {one.prompt_tokens} + {one.answer_tokens} tokens, and {limit} is {longest}"
             edit = "Raise max_model_len" if written else "Write engine.max_model_len, if it takes more"
             raise UsageError(message, hint=f"{edit}, or leave such requests out of the traffic.")
-    return tuple(one for one, _ in placed), notes
 
 
 def _options(recipe: Recipe, speeds: Speeds, sized: Sequence[Fit]) -> Iterator[Option]:

@@ -181,8 +181,8 @@ def test_an_slo_that_nothing_meets_names_what_is_nearest(speeds: str, capsys: Ca
 )
 def test_a_queue_is_given_the_time_to_settle_in_or_a_note_says_so(rate: float, seconds: int, said: list[str]) -> None:
     """At 75 a second 7 instances stay below 8 s for the first minute only."""
-    requests, notes = _traffic(toolkit.load(RECIPE), (), Slo(e2e=8), None, rate, 800, 200)
-    assert requests[-1].at == pytest.approx(seconds, rel=0.05)
+    placed, notes = _traffic((), Slo(e2e=8), None, rate, 800, 200)
+    assert placed[-1][0].at == pytest.approx(seconds, rel=0.05)
     assert notes == said
 
 
@@ -278,10 +278,9 @@ def test_models_that_cannot_be_sized_run_where_they_were_measured(
     ("own", "more"),
     [
         ({"max_num_seqs": 4}, {}),
-        ({"max_num_batched_tokens": 128}, {}),
         ({"max_model_len": 2048}, {"kv-cache-memory-bytes": 2**27}),
     ],
-    ids=["requests", "tokens", "cache"],
+    ids=["requests", "cache"],
 )
 def test_copies_of_the_engine_each_have_limits_of_their_own(
     own: dict[str, int], more: dict[str, int], tmp_path: Path, capsys: Captured
