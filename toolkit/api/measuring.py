@@ -41,7 +41,7 @@ class BenchOptions(TypedDict, total=False):
 
 
 CONCURRENCY = (1, 4, 16)
-_SCHEMES = ("http://", "https://")
+SCHEMES = ("http://", "https://")
 _ADDRESS = re.compile(r"[\w.-]+:\d+(/\S*)?")
 
 
@@ -194,7 +194,7 @@ def require_arms(arms: Sequence[Subject], *, platform: str | None = None) -> Non
 
 def _require_spelled(named: Subject) -> None:
     """Raise RecipeNotFound or UsageError for a mistyped recipe or URL, before endpoints are looked for."""
-    if isinstance(named, str) and not named.startswith(_SCHEMES):
+    if isinstance(named, str) and not named.startswith(SCHEMES):
         if _ADDRESS.fullmatch(named):
             raise UsageError(f"{named} is not a URL", hint=f"Did you mean http://{named}?")
         recipe_or_none(named)
@@ -205,6 +205,6 @@ def _require_spelled(named: Subject) -> None:
 def _subject(what: Subject, model: str, platform: str | None) -> Endpoint | Server:
     if isinstance(what, Endpoint):
         return what
-    if str(what).startswith(_SCHEMES):
+    if str(what).startswith(SCHEMES):
         return Server(str(what).rstrip("/"), model)
     return connect(what, platform=platform)

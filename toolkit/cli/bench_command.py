@@ -212,8 +212,9 @@ def bench(
 def _after_bench(what: str) -> tuple[str, ...]:
     """What comes after a measurement: for a recipe the best K, for an endpoint its own figures, for a URL nothing."""
     from toolkit.api.context import recipe_or_none
+    from toolkit.api.measuring import SCHEMES
 
-    if what.startswith(("http://", "https://")):
+    if what.startswith(SCHEMES):
         return ()
     return ("tune", what) if recipe_or_none(what) else ("metrics", what)
 

@@ -85,7 +85,9 @@ def proved(
 ) -> tuple[int, dict[str, Any], dict[str, bool | None]]:
     """Exit code, document, and the verdicts by claim."""
     code = run(["prove", *arguments, "--prompts", str(prompts), "--requests", "8", "--json"])
-    found = json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr()
+    assert "Next:" not in shown.err, "what a program reads has no next step"
+    found = json.loads(shown.out)
     return code, found, {verdict["claim"]: verdict["holds"] for verdict in found["verdicts"]}
 
 
@@ -370,7 +372,7 @@ def test_bench_measures_each_load_and_writes_the_page(
         ("--concurrency", "99999999999", "at most 4096"),
         ("--time", "9" * 400, "is not a duration"),
         ("--time", "soon", "'soon' is not a duration"),
-        ("--precision", "200%", "is not a precision between 0 and 100 %"),
+        ("--precision", "100%", "is not a precision between 0 and 100 %"),
         ("--prompt-tokens", "8m", "is not a list of numbers of tokens up to 10,000,000: write 1k,8k,32k"),
         ("--prompt-tokens", "0", "is not a list of numbers of tokens"),
         ("--trace", "missing.jsonl", "missing.jsonl cannot be read: No such file"),

@@ -50,6 +50,8 @@ def report(
          "sagemaker.vpc", "error", "network.security_groups"),
         (("", "tags: {team: 'a,b'}"), ("", "tags: {team: 'a b'}"), "sagemaker.tags", "error", "tags.team"),
         (("", "tags: {'aws:team': a}"), ("", "tags: {'our:team': a}"), "sagemaker.tags", "error", "tags.aws:team"),
+        (("", f"tags: {{{'x' * 129}: a}}"), ("", f"tags: {{{'x' * 128}: a}}"),
+         "sagemaker.tags", "error", f"tags.{'x' * 129}"),
         (("", f"tags: {{team: {'x' * 257}}}"), ("", f"tags: {{team: {'x' * 256}}}"),
          "sagemaker.tags", "error", "tags.team"),
         (("", f"tags: {dict.fromkeys(map(str, range(47)), '')}"),
