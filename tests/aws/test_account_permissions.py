@@ -137,11 +137,18 @@ def test_an_inference_component_asks_for_components(tmp_path: Path) -> None:
 KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/1234abcd"
 
 
-def test_a_key_asks_for_a_grant_unless_its_own_policy_allows_it(tmp_path: Path) -> None:
-    """Developer guide, "API permissions": CreateEndpoint with a KMS key needs kms:CreateGrant."""
-    recipe = recipe_of(tmp_path, CREATE.replace("role: create", "kms_key: 1234abcd, role: create"))
+@pytest.mark.parametrize(
+    ("container", "more"),
+    [("", ()), ("container: {builder: codebuild}\n", ("kms:DescribeKey", "kms:RetireGrant"))],
+)
+def test_a_key_asks_for_a_grant_unless_its_own_policy_allows_it(
+    container: str, more: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Developer guide, "API permissions"; ECR's user guide, "Encryption at rest", of who makes a repository."""
+    recipe = recipe_of(tmp_path, CREATE.replace("role: create", "kms_key: 1234abcd, role: create") + container)
     (found,) = [item for item in permissions(recipe, HERE) if "key's own policy" in item.unless]
-    assert (found.actions, found.resources) == (("kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey"), (KEY,))
+    uploads = ("kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey")
+    assert (found.actions, found.resources) == ((*uploads, *more), (KEY,))
 
 
 def test_the_first_build_makes_its_project(standin: StandIn, tmp_path: Path) -> None:
