@@ -77,7 +77,7 @@ def test_a_good_file_is_read_with_the_line_of_every_key(tmp_path: Path) -> None:
         ('OFFLINE: "1"', "OFFLINE: 1", "bad-value", 17, "engine.env.HF_HUB_OFFLINE", "text is expected, not 1", '"1"'),
         ("{name: local}", "{name: cloud}", "bad-value", 18, "platform.name", "`cloud` is not allowed",
          "Allowed: local, sagemaker, kubernetes."),
-        ("local}", "local, instance_types: ml.x}", "bad-value", 18, "platform.instance_types", "a list is exp", "first"),
+        ("local}", "local, instance_types: ml.x}", "bad-value", 18, "platform.instance_types", "a list is", "first"),
         ("local}", "local, health_check_timeout: 5}", "bad-value", 18, "platform.health_check_timeout", "60", "60 to"),
     ],
 )  # fmt: skip
