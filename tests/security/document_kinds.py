@@ -21,6 +21,7 @@ import pyarrow
 import pyarrow.parquet
 import urllib3
 from botocore.awsrequest import AWSResponse
+from kubernetes.client import Configuration
 from pairs import write_hub_pair, write_pair
 
 ROOT = Path(__file__).parents[2]
@@ -399,11 +400,9 @@ class _Pool:
 
 
 def _cluster(content: bytes, status: int, again: bool) -> Cluster:
-    settings = SimpleNamespace(host="https://cluster.example")
     client: Any = SimpleNamespace(
-        configuration=settings,
+        configuration=Configuration(host="https://cluster.example"),
         rest_client=SimpleNamespace(pool_manager=_Pool(content, status, again)),
-        update_params_for_auth=lambda *_: None,
     )
     return Cluster(client, "ctx", "ml")
 
