@@ -14,7 +14,7 @@ import pytest
 import typer
 from fakes import answer_events, event_stream
 from jumping_loop import JumpingLoop
-from reports import example
+from reports import example, verdict
 from simulated_arms import arm, result, workload
 
 from toolkit.api.tracking import bench_metrics
@@ -28,6 +28,7 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
 from toolkit.measure.compare import compare
 from toolkit.measure.design import Design, Load
+from toolkit.measure.headline import headline
 from toolkit.measure.journal import Journal
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.measurement import Missed, RateRatio, Saturation
@@ -327,6 +328,8 @@ def test_what_is_found_is_told() -> None:
     assert "none" in report_text(replace(report, saturation=(NONE,), rate_ratios=()), 200)
     assert "below 2" in report_text(replace(report, saturation=(NONE,), rate_ratios=()), 200)
     assert "tpot at 7.1/s" in report._repr_html_()
+    wrong = headline(replace(report, verdicts=(verdict("lossless", False),)))
+    assert (wrong.answer, wrong.title[:12]) == ("no", "Not lossless"), "which comes before any rate"
 
 
 @pytest.mark.parametrize(
