@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -90,7 +91,7 @@ def bench(arguments: Sequence[str]) -> tuple[dict[str, Any], float, float]:
 
 @pytest.mark.timeout(7200)
 def test_a_million_results_are_reported(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "run.jsonl", {})
+    journal, kept = Journal(tmp_path / "more.jsonl", {}), tmp_path / "run.jsonl"
     with servers(tmp_path) as arguments:
         before = {row["arm"]: row["requests"] for row in bench(arguments)[0]["arms"]}
         began = time.perf_counter()
@@ -98,6 +99,9 @@ def test_a_million_results_are_reported(tmp_path: Path) -> None:
             for arm in ("speculative", "baseline"):
                 journal.add([result(arm, number) for number in range(first, min(first + 500, RESULTS // 2))])
         wrote, size = time.perf_counter() - began, journal.path.stat().st_size / 1e6
+        with journal.path.open("rb") as more, kept.open("ab") as stream:
+            more.readline()  # its head
+            shutil.copyfileobj(more, stream)
         report, seconds, peak = bench(arguments)
     print(f"\n{RESULTS:,} results: {size:.0f} MB, written in {wrote:.0f} s, reported in {seconds:.0f} s, {peak:.0f} MB")
     rows = {row["arm"]: row for row in report["arms"]}
