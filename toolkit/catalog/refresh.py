@@ -135,10 +135,12 @@ class _Reader:
             response = documents.request(self.client, "GET", url, limits, headers=headers)
         except _UNANSWERED as error:
             at = error.request.url.netloc.decode()  # another host, behind a redirect
-            why = f"{at} cannot be reached: {error or type(error).__name__}. {documents.connection_hint(error, '')}"
+            why = f"{at} cannot be reached: {error or type(error).__name__}"
+            if hint := documents.connection_hint(error, ""):
+                why += f". {hint}"
             if at not in self.reached:
-                self.silent[at] = why.rstrip(". ")
-            raise _Failed(f"{url}: {why.rstrip('. ')}") from error
+                self.silent[at] = why
+            raise _Failed(f"{url}: {why}") from error
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
             raise _Failed(f"{url}: {error or type(error).__name__}") from error
         self.reached.update((host, response.url.netloc.decode()))

